@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from typing_extensions import Buffer, override
 
 _OWN = 0o600
 _ROOT = 0
@@ -99,7 +102,33 @@ def create(file: Path) -> BinaryIO:
     Raises:
         OSError: if it cannot be opened.
     """
-    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), _OWN), "wb")
+    return os.fdopen(_opened(file, os.O_TRUNC), "wb")
+
+
+def create_later(file: Path) -> BinaryIO:
+    """Open a file for writing, whose content stays until something is written; a new one has mode 0600.
+
+    Raises:
+        OSError: if it cannot be opened.
+    """
+    return io.BufferedWriter(_Later(_opened(file), "wb"))
+
+
+def _opened(file: Path, flags: int = 0) -> int:
+    return os.open(file, os.O_WRONLY | os.O_CREAT | flags | getattr(os, "O_BINARY", 0), _OWN)
+
+
+class _Later(io.FileIO):
+    """A file that is truncated by the first write; a device or a pipe is not."""
+
+    _is_written = False
+
+    @override
+    def write(self, data: Buffer, /) -> int:
+        if not self._is_written and stat.S_ISREG(os.fstat(self.fileno()).st_mode):
+            self.truncate(0)
+        self._is_written = True
+        return super().write(data)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from itertools import islice, product
 from ragweir.schemas.codec.mapping.columns import Columns, columns
 from ragweir.schemas.codec.mapping.paths import Steps as Path
 from ragweir.schemas.codec.mapping.paths import path_text
+from ragweir.schemas.codec.ready_maps import SIGNATURES
+from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 from ragweir.streams.cells import parse_cells
 
@@ -34,6 +36,11 @@ _VAGUE = frozenset({"id", "name", "value", "version"})
 _NUMBER, _WHOLE = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?"), re.compile(r"[0-9]+")
 """Numbers as the text of a table's cell."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case, with its words joined by underscores."""
+    return "_".join(filter(None, _WORD.split(name))).lower()
 
 
 def _is_text(value: object) -> bool:
@@ -115,6 +122,24 @@ LIST_FIELDS: tuple[Row, ...] = (
 """The same for the items of the list of contexts; the name `.` is the item itself."""
 
 
+_USUAL_NAMES = frozenset(
+    [
+        *(name for _, _, names in (*FIELDS, _LIST, *LIST_FIELDS) for name in names.split()),
+        *(_plain(name) for sets in SIGNATURES.values() for names in sets for name in names),
+        *Interaction.model_fields,
+    ]
+)
+
+
+def is_usual(name: str) -> bool:
+    """Return true if ragweir, a product whose exports have a ready map, or many applications have a field of this name.
+
+    >>> is_usual("User Query"), is_usual("sessionId"), is_usual("Ada wrote it.")
+    (True, True, False)
+    """
+    return _plain(name) in _USUAL_NAMES
+
+
 def _names_of(path: Path) -> tuple[str, ...]:
     """Return the names of a path: its last, and its last two together.
 
@@ -122,7 +147,7 @@ def _names_of(path: Path) -> tuple[str, ...]:
     (('actual_answer', 'outputs_actual_answer'), ('session_id',))
     """
     dotted = ".".join(step for step in path if isinstance(step, str))
-    words = ["_".join(filter(None, _WORD.split(name))).lower() for name in dotted.split(".")[-2:]]
+    words = [_plain(name) for name in dotted.split(".")[-2:]]
     if len(words) == 1:
         return (words[0] or ".",)
     return ("_".join(words),) if words[-1] in _VAGUE else (words[-1], "_".join(words))

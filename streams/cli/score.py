@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -36,7 +36,7 @@ from ragweir.streams.from_settings import evaluate_config, is_ready, judge_confi
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import error_message, probe, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
-from ragweir.streams.permissions import create
+from ragweir.streams.permissions import create, create_later
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.runtimes.scoring_processes import ScoringProcesses
@@ -86,7 +86,8 @@ def score(
     exporter writes them. The spans of all files are put together by trace, and the interactions of each trace are
     scored; the share of traces that give a full interaction is reported, with the line to change for the others.
 
-    Evaluations are written to `--out` or standard output, as JSON lines. The first three events that could not be
+    Evaluations are written to `--out` or standard output, as JSON lines; if nothing is scored, the files of `--out` and
+    `--windows` keep what they hold. The first three events that could not be
     scored are reported as they come, and all of them by reason at the end, with the lines of a map that would read
     them. A terminal shows a summary. New files are readable by their owner alone. Exit status 1 when no event could be
     scored, or a file could not be read to its end.
@@ -128,9 +129,9 @@ def score(
         first = stack.enter_context(inputs[0].open())
         judging = stack.enter_context(_judging(effective, stop)) if judge else None
         stack.enter_context(stop.listening())
-        sink = stack.enter_context(_open(out)) if out else _standard_output()
-        windows_sink = stack.enter_context(_open(windows)) if windows else None
-        rejected_sink = stack.enter_context(_open(rejected)) if rejected else None
+        sink = stack.enter_context(_open(out, create_later)) if out else _standard_output()
+        windows_sink = stack.enter_context(_open(windows, create_later)) if windows else None
+        rejected_sink = stack.enter_context(_open(rejected, create)) if rejected else None
         bars = stack.enter_context(Bars())
         progress = FileProgress(bars, "Scoring", total_size(inputs))
         processes = stack.enter_context(closing(ScoringProcesses(workers))) if workers > 1 else None
@@ -260,9 +261,9 @@ def _standard_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def _open(file: Path) -> BinaryIO:
+def _open(file: Path, opened: Callable[[Path], BinaryIO]) -> BinaryIO:
     try:
-        return create(file)
+        return opened(file)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be opened: {error.strerror}") from None
 

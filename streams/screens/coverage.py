@@ -15,26 +15,11 @@ from rich.text import Text
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.screens.summary import decimal
+from ragweir.streams.screens.summary import HEADLINES, decimal
 from ragweir.streams.terminal import printable
 
 _SHOWN = 3
 _ID_WIDTH = 16
-_HEADLINES = (
-    "unsupported_risk",
-    "context_support",
-    "unsupported_words",
-    "number_support",
-    "lexical_hallucination",
-    "lexical_relevance",
-    "query_context_coverage",
-    "context_relevance",
-    "token_f1",
-    "refusal",
-    "response_words",
-    "total_latency_ms",
-)
-"""Metrics that are shown of single events."""
 _LACKS = "the event has no "
 """The beginning of the reason of a metric whose field is absent."""
 _NEEDS = (
@@ -134,7 +119,7 @@ def samples(evaluations: Sequence[Evaluation]) -> Table:
     table.add_column("\nSome events")
     for evaluation in shown:
         table.add_column(f"\n{printable(evaluation.event_id, _ID_WIDTH)}", justify="right", no_wrap=True)
-    for name in _HEADLINES:
+    for name in HEADLINES:
         row = [evaluation.scores.get(name) for evaluation in shown]
         if any(value is not None for value in row):
             table.add_row(f"  {name}", *("" if value is None else decimal(value) for value in row))

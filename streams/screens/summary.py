@@ -24,6 +24,21 @@ _MAX_VALUES = 100_000
 _BATCH = 1_000
 """Evaluations that are aggregated at a time, which costs far less than one by one."""
 _NO_CONTEXTS = "the event has no contexts"
+HEADLINES = (
+    "unsupported_risk",
+    "context_support",
+    "unsupported_words",
+    "number_support",
+    "lexical_hallucination",
+    "lexical_relevance",
+    "query_context_coverage",
+    "context_relevance",
+    "token_f1",
+    "refusal",
+    "response_words",
+    "total_latency_ms",
+)
+"""Metrics to look at first, in order of importance."""
 _MAX_MODELS = 5
 """Names of models that are shown; an endpoint may report another one in each answer."""
 
@@ -178,6 +193,8 @@ class EvaluationSummary:
     def table(self, name: str = "", metrics: Collection[str] | None = None) -> Table:
         """Return a table with one row per metric that has a value, and the estimates of judged metrics.
 
+        The metrics of `HEADLINES` come first, and the others in the order of the catalogue.
+
         Args:
             name: begins the title.
             metrics: the metrics to show; all by default.
@@ -202,9 +219,10 @@ class EvaluationSummary:
             rows[metric] = (str(labels.total()), most)
         for metric, result in estimates.items():
             rows[metric] = (*rows.get(metric, ("",) * 5), estimated(result))
-        for metric, cells in rows.items():
+        order = {name: place for place, name in enumerate(dict.fromkeys((*HEADLINES, *self._totals.schemes)))}
+        for metric in sorted(rows, key=lambda name: order.get(name, len(order))):
             if metrics is None or metric in metrics:
-                table.add_row(metric, *cells)
+                table.add_row(metric, *rows[metric])
         return table
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import orjson
 
 from ragweir.errors import UnreadableFile
+from ragweir.streams.schema_inference import is_usual
 from ragweir.streams.sources.lines import LineSource
 
 DELIMITERS = ",\t;|"
@@ -23,6 +24,14 @@ _MAX_ROWS = 16
 _MAX_NAME = 200
 _QUOTED = re.compile(r'"[^"]*"')
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,:]*")
+_DATA = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?"  # a time
+    r"|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+    r"|[\[{].*[\]}]"  # JSON
+    r"|\S+(\s+\S+){2,}[.!]"  # a statement
+)
+"""Cells that are no names of columns, unless the row has usual names beside them."""
+_ADVICE = "add a first row such as id,question,answer,passages"
 
 
 def delimiter_of(header: str) -> str:
@@ -88,16 +97,20 @@ def _header(cells: Sequence[str], name: str) -> list[str]:
     Raises:
         UnreadableFile: if the row is no header.
     """
-    for place, cell in enumerate(cells, 1):
-        if _NUMBER.fullmatch(cell.strip()) or len(cell) > _MAX_NAME or "\n" in cell:
-            raise UnreadableFile(
-                f"{name} has no header: its first row must name the columns, and cell {place} of it is no name"
-            )
     names = [cell.strip() or f"column_{place}" for place, cell in enumerate(cells, 1)]
+    is_foreign = not any(map(is_usual, names))
+    for place, cell in enumerate(names, 1):
+        is_data = _NUMBER.fullmatch(cell) or len(cell) > _MAX_NAME or "\n" in cell
+        if is_data or (is_foreign and _DATA.fullmatch(cell)):
+            raise UnreadableFile(
+                f"{name} has no header: its first row must name the columns, and cell {place} of it is no name; "
+                f"{_ADVICE}"
+            )
     twice = [each for each, count in Counter(names).items() if count > 1]
     if twice:
         places = [str(place) for place, each in enumerate(names, 1) if each == twice[0]]
-        raise UnreadableFile(f"{name}: the columns {' and '.join(places)} have the same name; rename one of them")
+        advice = f"rename one of them{is_foreign * f', or {_ADVICE}'}"
+        raise UnreadableFile(f"{name}: the columns {' and '.join(places)} have the same name; {advice}")
     return names
 
 

@@ -1,4 +1,4 @@
-"""Remarks of a summary: the events of which less is known."""
+"""A summary: its metrics in order of importance, and remarks on the events of which less is known."""
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.evaluation import Evaluation
@@ -22,3 +22,15 @@ def test_what_is_not_known_is_counted() -> None:
         "1 of 6 have no contexts: how grounded they are is not known",
         "1 of 6 have an empty response (empty_response)",
     ]
+
+
+def test_the_metrics_to_look_at_first_come_first() -> None:
+    """The others follow in the order of the catalogue, and then those that it does not know."""
+    summary = EvaluationSummary(Aggregator(catalogue(Settings())))
+    scores = {"own": 1.0, "total_latency_ms": 5.0, "empty_response": 0.0, "token_f1": 0.5, "hedge_count": 1.0}
+    more = {"refusal": 0.0, "context_support": 0.4, "input_tokens": 3.0, "unsupported_risk": 0.6}
+    summary.add(Evaluation(event_id="1", event_time=0, catalogue_version="3", scores=scores | more))
+    first = ["unsupported_risk", "context_support", "token_f1", "refusal", "total_latency_ms"]
+    others = [name for name in catalogue(Settings()).metrics if name in scores | more and name not in first]
+    assert len(others) == 3
+    assert [*summary.table().columns[0].cells] == [*first, *others, "own"]

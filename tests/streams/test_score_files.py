@@ -137,3 +137,23 @@ def test_names_of_fields_cannot_control_a_terminal(tmp_path: Path) -> None:
     error = ragweir("score", tmp_path / "file.jsonl").stderr.decode()
     assert "Fields that a map (--map) can name" in error
     assert all(character.isprintable() or character == "\n" for character in error)
+
+
+def test_results_are_replaced_only_if_something_is_scored(tmp_path: Path) -> None:
+    """A wrong file or map does not cost the evaluations and windows of before; a shorter result leaves no rest."""
+    file, out, windows = (tmp_path / name for name in ("file.jsonl", "out.jsonl", "windows.jsonl"))
+    command = ("score", file, "--out", out, "--windows", windows)
+    file.write_bytes(
+        lines_of([GOOD | {"event_id": number, "ended_at": 1_795_255_200 + 60 * number} for number in (1, 2)])
+    )
+    assert ragweir(*command).returncode == 0
+    kept = out.read_bytes(), windows.read_bytes()
+    for content in (b"", b"bad\n", lines_of(FOREIGN), b"[{"):
+        file.write_bytes(content)
+        assert ragweir(*command).returncode == 1
+        assert (out.read_bytes(), windows.read_bytes()) == kept
+    file.write_bytes(lines_of([GOOD]))
+    assert ragweir(*command).returncode == 0
+    assert [orjson.loads(line)["event_id"] for line in out.read_bytes().splitlines()] == [GOOD["event_id"]]
+    assert len(windows.read_bytes()) < len(kept[1])
+    assert ragweir("score", file, "--out", "/dev/stdout").stdout == out.read_bytes(), "a pipe is written to"

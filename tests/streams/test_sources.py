@@ -252,6 +252,21 @@ def test_a_row_of_parquet_that_python_cannot_read_is_rejected_and_those_after_it
     assert topics == [["evaluations"], ["dead-letter"], ["evaluations"]]
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Question,Nobody knows it.,2026-11-21",
+        "frage,antwort",
+        "Timestamp,How good is it?,Why is that so?",
+        "sessionId,[x]",
+    ],
+)
+def test_an_unusual_header_is_one(header: str) -> None:
+    """A row with one usual name, or with nothing that looks like data, names the columns."""
+    cells = header.split(",")
+    assert parsed(f"{header}\n{','.join('x' * len(cells))}\n".encode(), "x.csv") == [dict.fromkeys(cells, "x")]
+
+
 # Hostile files.
 
 HEADER = b"id,query\n"
@@ -289,6 +304,21 @@ BROKEN: dict[str, tuple[str, bytes, int, str]] = {
     "no header": ("x.csv", b"1,2\n3,4\n", 0, "x.csv has no header: its first row must name the columns, and cell 1"),
     "a text for a header": ("x.csv", b'"a\nb",c\n1,2\n', 0, "x.csv has no header"),
     "a name twice": ("x.csv", b"a,b, a\n1,2,3\n", 0, "x.csv: the columns 1 and 3 have the same name"),
+    "a name twice, none usual": ("x.csv", b"a,b,a\n1,2,3\n", 0, "rename one of them, or add a first row such as"),
+    "a time for a name": (
+        "x.csv",
+        b"q1,2026-11-21T10:00:00Z,Why\nq2,a,b\n",
+        0,
+        "x.csv has no header: its first row must",
+    ),
+    "an answer for a name": (
+        "x.csv",
+        b"q1,Why?,Nobody knows it.\n",
+        0,
+        "cell 3 of it is no name; add a first row such as id,",
+    ),
+    "JSON for a name": ("x.csv", b'q1,Why?,"[""x""]"\n', 0, "x.csv has no header"),
+    "an id for a name": ("x.tsv", b"6f1c9f0e-27a5-4f0f-8a6e-0a8c1f3f2b11\tWhy?\n", 0, "x.tsv has no header"),
     "a short row": ("x.csv", HEADER + b"1,q\n2\n3,q\n", 1, "x.csv: row 2 (line 3) has 1 cells and the header 2"),
     "a long row": ("x.csv", HEADER + b'1,"q\nq"\n2,q,x\n', 1, "x.csv: row 2 (line 4) has 3 cells and the header 2"),
     "an open quote": ("x.csv", HEADER + b'1,q\n2,"q\n3,q\n', 1, "x.csv: row 2 (line 4) cannot be read: unexpected end"),
