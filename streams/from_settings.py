@@ -211,6 +211,8 @@ def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
 def schema_reader(settings: Settings, form: str) -> Callable[[int, Schema], Read | Rejected]:
     """Return the function that makes readers of the schemas of a registry, by their ids.
 
+    It raises TransientError if the process in which it tries a schema first cannot be started.
+
     Args:
         settings: all settings.
         form: `avro`, `protobuf` or `jsonschema`.
@@ -218,6 +220,8 @@ def schema_reader(settings: Settings, form: str) -> Callable[[int, Schema], Read
     Raises:
         ConfigurationError: if Protobuf's descriptor set is missing or cannot be used.
     """
+    from ragweir.streams.registry.trial import tried  # noqa: PLC0415
+
     given = settings.registry
     if form == "protobuf" and given.descriptors is None:
         raise ConfigurationError(
@@ -235,7 +239,7 @@ def schema_reader(settings: Settings, form: str) -> Callable[[int, Schema], Read
             f"registry.descriptors: {given.descriptors} is no descriptor set with all of its imports "
             f"({type(error).__name__})"
         ) from None
-    return lambda schema_id, schema: reader_of(schema_id, schema, form, make)
+    return lambda schema_id, schema: tried(schema_id, schema, form) or reader_of(schema_id, schema, form, make)
 
 
 def _registry_decoder(settings: Settings, mapping: FieldMap | None) -> Decoder:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from ragweir.errors import Interrupted, PermanentError, RegistryUnavailable, Rejected
+from ragweir.errors import Interrupted, PermanentError, Rejected, TransientError
 from ragweir.schemas.registry.schema import Read, Schema, given_up, unknown
 from ragweir.streams.registry.client import SchemaNotFound
 from ragweir.streams.registry.wait_budget import WaitBudget
@@ -184,7 +184,7 @@ class RegistrySchemas:
         pause_s = min(_MAX_PAUSE_SECONDS, 2.0 ** (asked.tries - 2))
         try:
             made = self._make(schema_id, self._fetch(schema_id))
-        except RegistryUnavailable as unavailable:
+        except TransientError as unavailable:
             asked.next_s, asked.is_unanswered = self._clock() + pause_s, True
             self._log_unavailable(str(unavailable))
             return

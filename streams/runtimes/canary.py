@@ -10,25 +10,17 @@ import pickle
 import select
 import signal
 import threading
-import time
-from pathlib import Path
 from typing import BinaryIO
 
 import structlog
 
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.streams.agent import Agent
+from ragweir.streams.process_limits import HAS_LIMITS, OUT_OF_MEMORY, limit_memory, limit_time
 from ragweir.streams.records import Record
-
-try:
-    import resource
-except ModuleNotFoundError:  # Windows has no such limits.
-    resource = None  # type: ignore[assignment]
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-OUT_OF_MEMORY = 77
-"""The exit status of a canary without memory."""
 READY, SURVIVED, WAITING = b"r", b".", b"w"
 """The bytes that it answers: one at its start, and one after each record: that it survived it, or did not try it, as it
 waits for something without which it cannot be read, such as a schema."""
@@ -55,14 +47,16 @@ def run(agent: Agent, max_event_bytes: int) -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The worker handles Ctrl-C and ends this process.
     threading.Thread(target=_end_with_worker, daemon=True).start()
-    _limit_memory(memory_limit(max_event_bytes))
+    if not HAS_LIMITS:
+        log.warning("this system has no limits of memory and CPU time; records are tried within a time limit only")
+    limit_memory(memory_limit(max_event_bytes))
     sink.write(READY)
     try:
         while (record := _next_record(source)) is not None:
             if agent.waiting([record]):
                 sink.write(WAITING)
                 continue
-            _limit_time()
+            limit_time(CPU_SECONDS)
             agent.handle([record])
             agent.on_abort()
             sink.write(SURVIVED)
@@ -92,31 +86,3 @@ def _end_with_worker() -> None:
     poll.register(0, 0)
     poll.poll()
     os._exit(0)
-
-
-def _limit_memory(more: int) -> None:
-    if resource is None:
-        log.warning("this system has no limits of memory and CPU time; records are tried within a time limit only")
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _lower(resource.RLIMIT_DATA, _data_bytes() + more)
-
-
-def _limit_time() -> None:
-    if resource is not None:
-        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + CPU_SECONDS)
-
-
-def _lower(limit: int, value: int) -> None:
-    _, hard = resource.getrlimit(limit)
-    resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
-
-
-def _data_bytes() -> int:
-    """Return the private writable memory of this process, in bytes; 0 if the system does not report it."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    sizes = (line.split()[1] for line in status.splitlines() if line.startswith("VmData:"))
-    return int(next(sizes, "0")) * 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +15,9 @@ import structlog
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.awake import done_in_time
 from ragweir.streams.heartbeat import HEARTBEAT
+from ragweir.streams.process_limits import OUTSIDE, cause_of
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, WAITING
+from ragweir.streams.runtimes.canary import SURVIVED, WAITING
 from ragweir.streams.supervisor import SUPERVISOR
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -32,15 +32,6 @@ _BATCH_SECONDS = 30.0
 """Time after which no further record of a batch is tried, as the worker must poll its consumer."""
 _MAX_STARTS = 5
 """The number of canaries in a row that may end without the fault of a record."""
-
-_OUTSIDE = frozenset(
-    {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP} if os.name == "posix" else set()
-)
-"""Exit statuses that the kernel, people and their tools cause. The canary's own limits have other statuses."""
-_CAUSES = {
-    OUT_OF_MEMORY: "it needs more memory than one record may take",
-    **({-signal.SIGXCPU: "it needs more CPU time than one record may take"} if os.name == "posix" else {}),
-}
 
 
 class _NotTried(Exception):
@@ -121,8 +112,8 @@ class CanaryClient:
             overdue, status = canary.overdue, self._end(canary)
             if overdue:
                 return f"it takes longer than {TRIAL_SECONDS:.0f} s"
-            if status not in _OUTSIDE:
-                return _CAUSES.get(status, _described(status))
+            if status not in OUTSIDE:
+                return cause_of(status, "one record")
             log.warning("the process that tries records was ended from outside; trying again", status=status)
         raise RestartRequired("the process that tries records does not start, or is ended from outside again and again")
 
@@ -184,16 +175,3 @@ class _Canary:
                 with suppress(OSError):  # Bytes may be buffered for a process that has ended.
                     if pipe is not None:
                         pipe.close()
-
-
-def _described(status: int) -> str:
-    """Return an exit status in words.
-
-    >>> _described(3)
-    'it ends the process with exit status 3'
-    """
-    if status >= 0:
-        return f"it ends the process with exit status {status}"
-    with suppress(ValueError):
-        return f"it ends the process with {signal.Signals(-status).name}"
-    return f"it ends the process with signal {-status}"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable, Rejected, Unreachable
+from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable, Rejected, TransientError
 from ragweir.schemas.registry.frame import schema_id
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
@@ -57,12 +57,12 @@ def _usable(schemas: RecordSchemas, number: int) -> str:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Turn errors of the registry, Kafka and the settings into failures of the check."""
+    """Turn errors of the registry, Kafka, the settings and the trial of a schema into failures of the check."""
     try:
         yield
     except RegistryUnavailable as unavailable:
         raise CheckFailed(f"the registry does not answer: {unavailable}; events of new schemas wait for it") from None
-    except (PermanentError, ConfigurationError, Unreachable) as error:
+    except (PermanentError, ConfigurationError, TransientError) as error:
         raise CheckFailed(str(error)) from None
 
 
