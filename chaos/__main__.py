@@ -179,7 +179,7 @@ def main() -> int:
         with _progress(err, options.events) as (bar, task):
             result = run(options, folder, lambda sent, what: bar.update(task, completed=sent, description=what[:40]))
     except (LocalServerError, RuntimeError, TimeoutError) as error:
-        err.print(f"chaos: {error}", style="red", highlight=False)
+        err.print(f"chaos: {str(error) or repr(error)}", style="red", highlight=False)
         return 1
     if given.json is not None:
         given.json.write_text(json.dumps(report.as_json(result), indent=1) + "\n", encoding="utf-8")
@@ -228,7 +228,7 @@ def _over_traces(given: argparse.Namespace) -> int:
                 options, folder, lambda sent, what: bar.update(task, completed=sent, description=what[:40])
             )
     except (LocalServerError, RuntimeError, TimeoutError) as error:
-        err.print(f"chaos: {error}", style="red", highlight=False)
+        err.print(f"chaos: {str(error) or repr(error)}", style="red", highlight=False)
         return 1
     if given.json is not None:
         given.json.write_text(json.dumps(result.as_json(), indent=1) + "\n", encoding="utf-8")

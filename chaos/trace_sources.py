@@ -116,9 +116,8 @@ class TraceSources:
             self.flush()
             self._held = []
         try:
-            if not wait_for(self._is_read, _READ_S):
+            if not wait_for(self._is_read, _READ_S) or not wait_for(self._delete, _TOPIC_S):
                 return False
-            self._admin.delete_topics([self._keyed], operation_timeout=_CALL_S)[self._keyed].result(_CALL_S)
             time.sleep(away_s)
             require(lambda: self._create(self._keyed), _TOPIC_S, f"{self._keyed} cannot be created again")
             require(self._is_found, _TOPIC_S, f"key does not find {self._keyed} again")
@@ -133,26 +132,44 @@ class TraceSources:
         return True
 
     def _create(self, topic: str) -> bool:
-        """Create a topic; return False if a deleted one of the name is left."""
+        """Create a topic; return False if a deleted one of the name is left, or nobody answers during another fault."""
         wanted = NewTopic(topic, self._partitions[topic], 1)
-        with suppress(KafkaException):
+        with suppress(KafkaException, TimeoutError):
             self._admin.create_topics([wanted], operation_timeout=_CALL_S)[topic].result(_CALL_S)
             return True
         return False
+
+    def _delete(self) -> bool:
+        """Delete the topic of keyed records; return False if nobody answers."""
+        try:
+            self._admin.delete_topics([self._keyed], operation_timeout=_CALL_S)[self._keyed].result(_CALL_S)
+        except TimeoutError:
+            return False
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)  # An earlier call has done it.
+        return True
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._keyed, number) for number in range(self._partitions[self._keyed])]
 
     def _committed(self) -> dict[int, int]:
-        """Return the offsets that key has committed, by partition; below 0 without one."""
+        """Return the offsets that key has committed, by partition; below 0 without one.
+
+        Raises:
+            KafkaException, TimeoutError: if nobody answers, such as during another fault.
+        """
         asked = ConsumerGroupTopicPartitions(self._group, self._places())
         answer = self._admin.list_consumer_group_offsets([asked], request_timeout=_CALL_S)[self._group].result(_CALL_S)
         return {each.partition: each.offset for each in answer.topic_partitions}
 
     def _is_read(self) -> bool:
-        ends = self._admin.list_offsets(dict.fromkeys(self._places(), _END), request_timeout=_CALL_S)
-        committed = self._committed()
-        return all(committed[at.partition] >= future.result(_CALL_S).offset for at, future in ends.items())
+        with suppress(KafkaException, TimeoutError):
+            ends = self._admin.list_offsets(dict.fromkeys(self._places(), _END), request_timeout=_CALL_S)
+            committed = self._committed()
+            return all(committed[at.partition] >= future.result(_CALL_S).offset for at, future in ends.items())
+        return False
 
     def _is_found(self) -> bool:
-        return all(offset >= 0 for offset in self._committed().values())
+        with suppress(KafkaException, TimeoutError):
+            return all(offset >= 0 for offset in self._committed().values())
+        return False
