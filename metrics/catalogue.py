@@ -25,6 +25,7 @@ from ragweir.metrics.scores import (
 )
 from ragweir.metrics.unavailable import Unavailable, absence_flags
 from ragweir.metrics.view import View
+from ragweir.schemas.nearest import nearest_hint
 
 __all__ = [
     "CATALOGUE_VERSION",
@@ -80,10 +81,13 @@ class Catalogue:
             raise ValueError(f"two metrics are called {', '.join(sorted(twice))}")
         unknown = sorted(set(off) - set(names) - {metric.group for metric in every} - {packs.GROUP})
         if unknown:
-            why = next(filter(None, map(packs.unloaded_pack, unknown)), "")
+            known = {name for metric in every for name in (metric.name, metric.group)}
+            hints = (packs.unloaded_pack(name) or nearest_hint(name, known) for name in unknown)
+            why = next(filter(None, hints), "")
             raise ValueError(f"no metric or group is called {', '.join(unknown)}{why}")
         kept = [metric for metric in every if not {metric.name, metric.group} & set(off)]
         self.metrics: Mapping[str, Metric] = {metric.name: metric for metric in kept}
+        self._off = set(names) - self.metrics.keys()
         free = [metric for metric in kept if metric.cost == "free"]
         self.free: Mapping[str, Metric] = {metric.name: metric for metric in free}
         """The metrics that are computed for every event."""
@@ -94,6 +98,18 @@ class Catalogue:
         }
         self._pattern = FieldPattern(need for metric in free for need in metric.needs)
         self._plans: dict[tuple[str | None, tuple[Lack, ...]], Plan] = {}
+
+    def hint(self, name: str, also: Iterable[str] = ()) -> str:
+        """Return the end of a sentence about a name that does not fit: its pack, `metrics.off`, or the nearest name.
+
+        Args:
+            name: the name; empty is returned if it is an enabled metric.
+            also: further names that would fit.
+        """
+        if name in self.metrics:
+            return ""
+        off = "; metrics.off switches it off" if name in self._off else ""
+        return packs.unloaded_pack(name) or off or nearest_hint(name, [*self.metrics, *also])
 
     def score(self, view: View) -> Scored:
         """Score one event. A metric that raises an exception other than MemoryError is null, and listed in `raised`."""

@@ -20,10 +20,10 @@ from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything, shipped_groups, version_with
 from ragweir.metrics.extension import Extension, own_metrics
 from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.readers import read_schema, reader_of
 from ragweir.schemas.registry.schema import FORMATS, Read, Schema
@@ -71,8 +71,9 @@ def map_text(map_: Path) -> str:
     try:
         return map_.read_text(encoding="utf-8")
     except FileNotFoundError:
-        ready = "" if map_.suffix or len(map_.parts) > 1 else f"; the ready maps are {', '.join(READY_MAPS)}"
-        raise ConfigurationError(f"there is no map {map_}{ready}") from None
+        is_name = not map_.suffix and len(map_.parts) == 1
+        known = f"; the ready maps are {', '.join(READY_MAPS)}{nearest_hint(str(map_), READY_MAPS)}" if is_name else ""
+        raise ConfigurationError(f"there is no map {map_}{known}") from None
     except OSError as error:
         raise ConfigurationError(f"the map {map_} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -337,7 +338,7 @@ def otlp_results(settings: Settings, metrics: Catalogue) -> OtlpResults | None:
     groups = {metric.group for metric in metrics.metrics.values()}
     unknown = [name for name in given.metrics if name not in metrics.metrics and name not in groups]
     if unknown and "metrics" in given.model_fields_set:
-        why = unloaded_pack(unknown[0])
+        why = metrics.hint(unknown[0], groups)
         raise ConfigurationError(
             f"output.otlp.metrics has {unknown[0]!r}, which is no metric or group that is switched on{why}"
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.kafka import reader as reading
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
@@ -39,9 +39,7 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
     """
     present = reading.topics(effective)
     if topic not in present:
-        near = difflib.get_close_matches(topic, present, 3)
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise PermanentError(f"there is no topic {topic}, or it may not be seen{hint}")
+        raise PermanentError(f"there is no topic {topic}, or it may not be seen{nearest_hint(topic, present)}")
     whole = reading.offset_range(effective, topic)
     records: list[Record] = []
     for reach in _REACH:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import structlog
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.topics import TOPICS, max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
@@ -80,12 +79,13 @@ def _evaluate_known(settings: Settings) -> KnownLabels:
 def _aggregate_agent(settings: Settings, _: int) -> Agent:
     from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig  # noqa: PLC0415
 
-    metrics = catalogue(settings).metrics
+    enabled = catalogue(settings)
+    metrics = enabled.metrics
     unknown = [
         slo.metric for slo in settings.slo if slo.metric not in metrics or metrics[slo.metric].unit == "category"
     ]
     if unknown:
-        why = unloaded_pack(unknown[0])
+        why = enabled.hint(unknown[0])
         raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no numeric metric that is switched on{why}")
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
     return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, max_bytes))

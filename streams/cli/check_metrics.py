@@ -18,6 +18,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.laws.check import Check, Counterexample, Report, TooLong, every_event
 from ragweir.metrics.laws.work import cost_us
 from ragweir.metrics.metric import Metric
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.cli.app import FAILURE, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.from_settings import known_catalogue
@@ -69,7 +70,8 @@ def _chosen(names: Sequence[str]) -> list[Metric]:
     own = known.metrics.keys() - {metric.name for metric in everything(packs.SHIPPED)}
     for name in names:
         if name not in known.metrics:
-            raise typer.BadParameter(f"there is no metric {name!r}; `ragweir metrics` lists all")
+            near = nearest_hint(name, known.free)
+            raise typer.BadParameter(f"there is no metric {name!r}{near}; `ragweir metrics` lists all")
         if name not in known.free:
             raise typer.BadParameter(f"{name!r} is computed by a suite, and only metrics of cost free are checked")
     chosen = [metric for name, metric in known.free.items() if name in (names or own)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from typing_extensions import override
 
 from ragweir.metrics import packs
 from ragweir.metrics.metric import Metric
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.check_metrics import check
 from ragweir.streams.from_settings import known_catalogue
@@ -66,9 +66,7 @@ def show(name: Annotated[str, typer.Argument(help="Name of the metric.")]) -> No
     effective = settings()
     catalogue = known_catalogue(effective).metrics
     if name not in catalogue:
-        near = difflib.get_close_matches(name, catalogue, 3)
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise typer.BadParameter(f"there is no metric {name!r}{hint}")
+        raise typer.BadParameter(f"there is no metric {name!r}{nearest_hint(name, catalogue)}")
     metric = catalogue[name]
     facts = f"{metric.group}, {metric.unit}, {metric.range}, {DIRECTIONS[metric.better]}, {metric.cost}"
     out.print(Text.assemble((name, "bold"), f"  {facts}"))

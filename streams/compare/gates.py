@@ -10,6 +10,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.aggregation.comparison import FEWEST, FEWEST_CLUSTERS, OTHERS, Difference
 from ragweir.metrics.aggregation.estimate import estimate_name, parse_estimate_name
 from ragweir.metrics.metric import Better
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.terminal import printable
 
 EXAMPLE = '"context_support -0.02"'
@@ -71,7 +72,8 @@ class Gate:
         category, label = parse_estimate_name(self.metric)
         others = [name for name in found if name.startswith(estimate_name(category, ""))]
         if not label or not others:
-            raise ConfigurationError(f"neither side has a metric {printable(self.metric)}")
+            near = nearest_hint(self.metric, found)
+            raise ConfigurationError(f"neither side has a metric {printable(self.metric)}{printable(near)}")
         if found[others[0]].low is None:
             return f"{self.metric} cannot be compared: {_lack(found[others[0]], category)}"
         if estimate_name(category, OTHERS) in found:

@@ -21,10 +21,10 @@ from typing import Any, Literal
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.judged.suites import suites as judged_suites
-from ragweir.metrics.packs import unloaded_pack
 from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.evaluate.rows import DRAW_RANGE, FLOOR, Choice, Selection, shipped_selection
 from ragweir.streams.settings import RoutingSettings, Rule
 from ragweir.streams.settings.routing import SHARED_SUITE
@@ -262,7 +262,9 @@ def _usable(routing: RoutingSettings, catalogue: Catalogue) -> Iterator[Rule]:
 
 def _unknown_suite(name: str, rules: Sequence[Rule], suites: Sequence[str]) -> str:
     by = next((f"rule {rule.name}" for rule in rules if name in rule.suites), "a floor")
-    return f"routing: {by} is for the suite {name!r}, and the suites are {', '.join(suites)}"
+    return (
+        f"routing: {by} is for the suite {name!r}, and the suites are {', '.join(suites)}{nearest_hint(name, suites)}"
+    )
 
 
 def _field(name: str) -> tuple[int, str, _Kind] | None:
@@ -281,7 +283,7 @@ def _value(rule: Rule, catalogue: Catalogue) -> tuple[int, str, _Kind]:
     if metric is None:
         raise ConfigurationError(
             f"routing: rule {rule.name} is on {rule.on!r}, which is no field, nor a metric switched on"
-            f"{unloaded_pack(rule.on)}"
+            f"{catalogue.hint(rule.on, _KINDS)}"
         )
     if metric.cost != "free":
         raise ConfigurationError(f"routing: rule {rule.name} is on {rule.on!r}, which is known only after judging")
@@ -312,6 +314,6 @@ def _clause(bit: int, rule: Rule, catalogue: Catalogue) -> _Clause:
         if metric is None or metric.unit != "boolean" or metric.cost != "free":
             raise ConfigurationError(
                 f"routing: rule {rule.name} has unless {rule.unless!r}, which is no free yes-or-no metric switched on"
-                f"{unloaded_pack(rule.unless)}"
+                f"{catalogue.hint(rule.unless)}"
             )
     return bit, source, name, _TESTS[test](bound), rule.unless

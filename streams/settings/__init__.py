@@ -19,6 +19,7 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.settings.assemble import AssembleSettings
 from ragweir.streams.settings.events import (
     OTLP,
@@ -31,7 +32,7 @@ from ragweir.streams.settings.events import (
     OutputSettings,
 )
 from ragweir.streams.settings.files import check_trusted
-from ragweir.streams.settings.group import SettingsGroup
+from ragweir.streams.settings.group import SettingsGroup, names_at
 from ragweir.streams.settings.imports import import_function
 from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
@@ -194,7 +195,10 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
     for variable in os.environ:
         group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
         if variable.lower().startswith("ragweir_") and nested and group not in Settings.model_fields:
-            raise ConfigurationError(f"the environment sets {variable}, and there is no group {group!r} of settings")
+            raise ConfigurationError(
+                f"the environment sets {variable}, and there is no group {group!r} of settings"
+                f"{nearest_hint(group, Settings.model_fields)}"
+            )
 
     settings = _read(Settings, file, overrides)
     _check_named_files(settings)
@@ -269,9 +273,14 @@ def _validated(model: type[_Model], given: Mapping[str, Any], chosen: Path) -> _
     try:
         return model(**given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        errors = error.errors(include_url=False, include_input=False, include_context=False)
+        # A misspelt name is the cause of a missing one.
+        first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
         name = ".".join(str(step) for step in first["loc"] if step not in _UNION_BRANCHES)
         message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
+        if first["type"] == "extra_forbidden":
+            *path, last = first["loc"]
+            message += nearest_hint(str(last), names_at(model, path))
         raise ConfigurationError(f"setting {name}: {message}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"the settings file {chosen} is not TOML: {error}") from None

@@ -12,6 +12,7 @@ from pydantic_settings import NoDecode
 
 from ragweir.metrics.view import TextLimits
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, MAX_ITEMS_LIMIT
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.streams.settings.group import SettingsGroup
 
@@ -71,7 +72,9 @@ class CommitSettings(SettingsGroup):
 
 def _with_defaults(given: dict[str, int]) -> dict[str, int]:
     if unknown := sorted(given.keys() - DEFAULT_MAX_ITEMS.keys()):
-        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {', '.join(sorted(DEFAULT_MAX_ITEMS))}")
+        near = nearest_hint(unknown[0], DEFAULT_MAX_ITEMS)
+        known = ", ".join(sorted(DEFAULT_MAX_ITEMS))
+        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {known}{near}")
     return {**DEFAULT_MAX_ITEMS, **given}
 
 

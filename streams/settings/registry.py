@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import field_validator
 
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.settings.group import SettingsGroup
 
 CLIENT_PROPERTIES = (
@@ -41,5 +42,6 @@ class RegistrySettings(SettingsGroup):
     @classmethod
     def _has_known_names(cls, client: dict[str, str]) -> dict[str, str]:
         if unknown := sorted(client.keys() - set(CLIENT_PROPERTIES)):
-            raise ValueError(f"{', '.join(unknown)}: a property is one of {', '.join(CLIENT_PROPERTIES)}")
+            near = nearest_hint(unknown[0], CLIENT_PROPERTIES)
+            raise ValueError(f"{', '.join(unknown)}: a property is one of {', '.join(CLIENT_PROPERTIES)}{near}")
         return client

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from ragweir.schemas.nearest import nearest_hint
 from ragweir.schemas.window import duration_s
 from ragweir.streams.settings.group import SettingsGroup
 
@@ -20,7 +21,10 @@ def check_dimensions(names: Iterable[str]) -> None:
     """
     plain = {"application", "tenant", "environment", "pipeline_version", "model", "question_id"}
     if unknown := [name for name in names if name not in plain and not re.fullmatch(r"labels\.\w{1,60}", name)]:
-        raise ValueError(f"{', '.join(unknown)}: a dimension is one of {', '.join(sorted(plain))}, or labels.NAME")
+        raise ValueError(
+            f"{', '.join(unknown)}: a dimension is one of {', '.join(sorted(plain))}, or labels.NAME"
+            f"{nearest_hint(unknown[0], plain)}"
+        )
 
 
 class WindowSettings(SettingsGroup):

@@ -97,7 +97,7 @@ USAGE = (
     (("score", "-", "--map", "nowhere.toml"), "there is no map nowhere.toml"),
     (("score", "-", "--map", "wrong.toml"), "the map wrong.toml is wrong: the map must name event_id"),
     (("publish", "nowhere.jsonl"), "nowhere.jsonl"),
-    (("metrics", "contxt_support"), "there is no metric 'contxt_support'; near it: context_support"),
+    (("metrics", "contxt_support"), "there is no metric 'contxt_support'; the nearest is context_support"),
     (("evaluate", "--workers", "0"), "--workers"),
     (("--config", "nowhere.toml", "topics", "show"), "there is no settings file nowhere.toml"),
     (("--prefix", "a/b", "topics", "show"), "setting topics.prefix"),

@@ -196,11 +196,13 @@ def test_garbage_is_counted_by_reason(kafka: SharedBroker, prefix: str) -> None:
 
 
 def test_nothing_to_look_at_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
-    """An empty topic and a missing one are told in one line each; a missing one with those whose names are near."""
+    """An empty topic and a missing one are told in one line each; a missing one with the nearest."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
     assert refused(kafka, topic) == f"ragweir: the topic {topic} holds no records"
     missing = refused(kafka, f"{prefix}topics")
-    assert missing.startswith(f"ragweir: there is no topic {prefix}topics, or it may not be seen; near it: {topic}")
+    assert missing.startswith(
+        f"ragweir: there is no topic {prefix}topics, or it may not be seen; the nearest is {topic}"
+    )
 
 
 def test_repeated_ids_are_told(kafka: SharedBroker, prefix: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -15,6 +14,7 @@ from ragweir.schemas.codec.mapping.columns import columns
 from ragweir.schemas.codec.mapping.field_map import FieldMap
 from ragweir.schemas.codec.mapping.paths import ABSENT, MOST_VALUES, Steps, path_text, walker
 from ragweir.schemas.codec.mapping.uses import Alternatives
+from ragweir.schemas.nearest import nearest
 
 _MOST_EVENTS = 1_000
 _MOST_STARTS = 300
@@ -96,9 +96,9 @@ def _unmatched(alternatives: Alternatives, events: Sequence[object]) -> Unmatche
     if not starts:
         return None
     paths = tuple(path_text(use.path) for use in alternatives)
-    present = {path_text(path).lower(): path_text(path) for path in columns(starts)}
-    near = (name for path in paths for name in get_close_matches(path.lower(), present, 1, _NEAR))
-    return Unmatched(alternatives[0].field, paths, next((present[name] for name in near), None))
+    present = [path_text(path) for path in columns(starts)]
+    near = filter(None, (nearest(path, present, _NEAR) for path in paths))
+    return Unmatched(alternatives[0].field, paths, next(near, None))
 
 
 def _leads(data: Any, path: Steps) -> bool:
