@@ -10,7 +10,7 @@ from pathlib import Path
 from ragweir.errors import UnreadableFile
 from ragweir.streams.sources import otlp
 from ragweir.streams.sources.bytestreams import DAMAGE, ByteSource, OnBytes, open_bytes, unread
-from ragweir.streams.sources.formats import Format, recognise
+from ragweir.streams.sources.formats import PAGES, Format, recognise
 from ragweir.streams.sources.lines import read_lines
 from ragweir.streams.sources.parquet import read_parquet, spooled
 from ragweir.streams.sources.tables import read_table
@@ -24,7 +24,8 @@ def read_events(file: Path, max_bytes: int, on_bytes: OnBytes = lambda _: None) 
     """Yield the events of a file as JSON with their numbers, from 1; a larger event is cut to `max_bytes` + 1 bytes.
 
     The file holds JSON lines, a JSON array, JSON objects, CSV, TSV or Parquet, each plain or compressed by gzip or
-    Zstandard; text may be UTF-8, UTF-16 or UTF-32. The number is that of the line, of the element or of the data row.
+    Zstandard; text may be UTF-8, UTF-16 or UTF-32. Objects with a list `data` and at most `meta` beside it are pages
+    of an API, whose elements are the events. The number is that of the line, of the element or of the data row.
     A file of OpenTelemetry data yields its export requests, each in protobuf or JSON.
 
     Args:
@@ -117,8 +118,8 @@ class EventReader:
             max_bytes = otlp.MAX_REQUEST_BYTES
         if found.name.endswith("JSON lines"):
             return read_lines(content, max_bytes)
-        if found.name.endswith("JSON"):
-            return read_values(content, max_bytes, name)
+        if found.name.endswith("JSON") or found.name == PAGES:
+            return read_values(content, max_bytes, name, pages=found.name == PAGES)
         if found.has_traces:
             return otlp.read_requests(content, name, found.name)
         if found.delimiter:

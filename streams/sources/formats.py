@@ -13,7 +13,10 @@ from typing_extensions import override
 from ragweir.errors import UnreadableFile
 from ragweir.streams.sources import otlp, parquet
 from ragweir.streams.sources.tables import delimiter_of
+from ragweir.streams.sources.values import is_page, may_become_page
 
+PAGES = "JSON pages"
+"""The name of the format of pages of an API."""
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pb", ".binpb", ".otlp")
 """Suffixes of data files, which may be followed by one of `COMPRESSED`."""
 COMPRESSED = (".gz", ".zst", ".zstd")
@@ -36,7 +39,7 @@ class Format:
     """
 
     name: str = "JSON lines"
-    """JSON lines, JSON, CSV, TSV or Parquet; or one that begins with OTLP."""
+    """JSON lines, JSON, JSON pages, CSV, TSV or Parquet; or one that begins with OTLP."""
     unit: str = "line"
     """The name of that which is numbered: a line, an element, a row or a request."""
     delimiter: str = ""
@@ -67,7 +70,8 @@ def suffix_of(name: str) -> str:
 def recognise(content: io.BufferedReader, name: str) -> tuple[Format, bytes]:
     """Return the format of a text, of Parquet or of OpenTelemetry data, and the bytes that were read to find it out.
 
-    No more is read than the first line that is not blank, or two of them if that is no JSON, or the head of these.
+    No more is read than the first line that is not blank, or two of them if that is no JSON, or the head of these; of
+    JSON over several lines the lines that tell, and of what begins like a page 64 KiB more.
 
     Args:
         content: the file, decompressed and in UTF-8.
@@ -98,10 +102,21 @@ def recognise(content: io.BufferedReader, name: str) -> tuple[Format, bytes]:
 def _json(content: io.BufferedReader, head: bytes, first: bytes) -> tuple[Format, bytes]:
     """Return the format of JSON that begins with a line, and the bytes that were read."""
     if first.startswith(b"{") and not _is_continued(first):
+        if is_page(first):
+            return Format(PAGES, "element"), head
         return Format("OTLP JSON lines" if otlp.is_json(first) else "JSON lines"), head
-    while _BRACKETS.fullmatch(head) and (line := content.readline(_MAX_HEAD_BYTES)):
+    head += b"" if head.endswith(b"\n") else content.readline(_MAX_HEAD_BYTES)
+    while _is_undecided(head) and (line := content.readline(_MAX_HEAD_BYTES)):
         head += line
+    if is_page(head):  # An event may begin like one.
+        head += content.read(_MAX_HEAD_BYTES)
+        if is_page(head):
+            return Format(PAGES, "element"), head
     return Format("OTLP JSON" if otlp.is_json(head) else "JSON", "element"), head
+
+
+def _is_undecided(head: bytes) -> bool:
+    return bool(_BRACKETS.fullmatch(head)) or (len(head) < _MAX_HEAD_BYTES and may_become_page(head))
 
 
 def _table(content: io.BufferedReader, head: bytes, first: str, suffix: str) -> tuple[Format, bytes]:

@@ -252,6 +252,47 @@ def test_a_row_of_parquet_that_python_cannot_read_is_rejected_and_those_after_it
     assert topics == [["evaluations"], ["dead-letter"], ["evaluations"]]
 
 
+META = {"page": 1, "note": 'a "}" {', "totalItems": 2}
+ITEMS = [{"id": "1", "text": '], "meta": {}}', "data": [{"id": "x"}]}, {"id": "2", "deep": [[{}]]}]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("separator", ["", "\n"])
+@pytest.mark.parametrize("page", [{"data": ITEMS}, {"data": ITEMS, "meta": META}, {"meta": META, "data": ITEMS}])
+def test_the_pages_of_an_api_are_unwrapped(page: dict[str, Any], separator: str, indent: int | None) -> None:
+    """As they come one after another, with an empty one at the end, in chunks of any size, with numbered elements."""
+    content = separator.join(json.dumps(each, indent=indent) for each in (page, page, page | {"data": []})).encode()
+    values, reader = read(content)
+    assert [orjson.loads(value) for value in values] == ITEMS * 2
+    assert (str(reader.format), reader.format.unit, reader.number) == ("JSON pages", "element", 4)
+    for size in (1, 2, 7):
+        found = list(read_values(Trickling(content, size), MAX_EVENT_BYTES, pages=True))
+        assert found == list(enumerate(values, 1))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_event_with_a_list_is_no_page(indent: int | None) -> None:
+    """One with other names, one whose list has no objects, and one without a list keep their names."""
+    events = [{"data": ITEMS, "question": "Who?"}, {"data": ["x"]}, {"data": 1}, {"meta": META, "x": 1}, {"meta": 1}]
+    for each in events:
+        assert parsed(json.dumps(each, indent=indent).encode()) == [each]
+
+
+def test_a_large_page_is_read_and_a_large_event_like_one_is_refused() -> None:
+    """Of what is larger than the head of the file only its beginning tells; memory is that of an element."""
+    many = [{"id": number, "text": "x" * 1_000} for number in range(2_000)]
+    content = json.dumps({"data": many, "meta": META}).encode()
+    assert parsed(content) == many
+    tracemalloc.start()
+    for _ in EventReader(io.BytesIO(content), "x", MAX_EVENT_BYTES):
+        pass
+    assert tracemalloc.get_traced_memory()[1] < MIB
+    tracemalloc.stop()
+    for rest in (b', "question": "Who?"}', b"", b"} x", b', "meta": {"a": "' + b"x" * 99_999 + b'"}}'):
+        with pytest.raises(UnreadableFile, match="x: after element 2000, where the list `data` of a page ends"):
+            read(json.dumps({"data": many}).encode()[:-1] + rest, "x")
+
+
 @pytest.mark.parametrize(
     "header",
     [
