@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import typer
 from confluent_kafka import KafkaException
@@ -11,8 +11,9 @@ from rich.text import Text
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.app import FAILURE, app, out, settings
 from ragweir.streams.cli.checks import events, judge, kafka, local, registry, rows, traces
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
+from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckSkipped, CheckWarning
 from ragweir.streams.masking import masked
+from ragweir.streams.settings import Settings
 
 CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     local.configuration,
@@ -48,15 +49,13 @@ def doctor() -> None:
     With `input.format = "otlp"` the newest traces, their topics and the times of assembly are checked, too; with a
     format of a Schema Registry the registry, the newest records' schemas and those of our own outputs. The effective
     settings are printed first, with secrets masked. If there is a judge, it is asked one small question, which costs a
-    fraction of a cent. Exit status 1 when something is wrong; warnings do not change it.
+    fraction of a cent. A check that an earlier mistake prevents is skipped. Exit status 1 when something is wrong;
+    warnings do not change it.
     """
     effective = settings()
-    for group, values in masked(effective.model_dump(mode="json")).items():
-        named = {f".{name}": value for name, value in values.items()} if isinstance(values, dict) else {"": values}
-        for name, value in named.items():
-            out.say(Text.assemble((f"{group}{name} =", "dim"), f" {value!r}"))
+    _show(effective)
     context = CheckContext(effective)
-    wrong = 0
+    told: dict[str, str] = {}
     more = TRACE_CHECKS if effective.reads_traces else ()
     if effective.input.format in FORMATS or effective.output.registry_format is not None:
         more += REGISTRY_CHECKS
@@ -65,11 +64,28 @@ def doctor() -> None:
             verdict, style, text = "ok   ", "green", check(context)
         except CheckFailed as error:
             verdict, style, text = "wrong", "red", str(error)
+            if (because := _reported_by(error, told)) is not None:
+                verdict, style, text = "skip ", "dim", f"not checked because of {because}"
         except CheckWarning as error:
             verdict, style, text = "warn ", "yellow", str(error)
         except KafkaException as error:
             verdict, style, text = "wrong", "red", f"Kafka: {error.args[0].str()}"
-        wrong += verdict == "wrong"
+        if verdict == "wrong":
+            told[text] = check.__name__
         out.say(Text.assemble((verdict, style), f" {check.__name__}: {text}"))
-    if wrong:
+    if told:
         raise typer.Exit(FAILURE)
+
+
+def _show(effective: Settings) -> None:
+    for group, values in masked(effective.model_dump(mode="json")).items():
+        named = {f".{name}": value for name, value in values.items()} if isinstance(values, dict) else {"": values}
+        for name, value in named.items():
+            out.say(Text.assemble((f"{group}{name} =", "dim"), f" {value!r}"))
+
+
+def _reported_by(error: CheckFailed, told: Mapping[str, str]) -> str | None:
+    """Return the check that has reported a mistake; None for a new one. `told` has the checks by their messages."""
+    if isinstance(error, CheckSkipped) and error.because in told.values():
+        return error.because
+    return told.get(str(error))

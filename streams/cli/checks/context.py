@@ -22,6 +22,19 @@ class CheckFailed(Exception):
     """Something is wrong; the message says what, and how to fix it."""
 
 
+class CheckSkipped(CheckFailed):
+    """Something cannot be checked, because of what another check has found.
+
+    Args:
+        because: name of the other check; unless it has failed, this is a failure.
+        why: what cannot be checked.
+    """
+
+    def __init__(self, because: str, why: str) -> None:
+        super().__init__(f"not checked, since {why}")
+        self.because = because
+
+
 class CheckWarning(Exception):
     """Something works but may not be intended; the message says what to do about it."""
 
@@ -41,7 +54,7 @@ class CheckContext:
             CheckFailed: if the broker did not answer.
         """
         if self.topics is None:
-            raise CheckFailed("not checked, since the broker does not answer")
+            raise CheckSkipped("broker", "the broker does not answer")
         return self.topics
 
     def own_topics(self) -> dict[str, Topic]:
@@ -57,7 +70,7 @@ class CheckContext:
         """
         count = self.existing.get(topic, 0)
         if not count:
-            raise CheckFailed(f"not checked, since there is no topic {topic}")
+            raise CheckSkipped("topics", f"there is no topic {topic}")
         return [TopicPartition(topic, partition) for partition in range(count)]
 
     def committed(self, identity: Identity, partitions: Sequence[TopicPartition]) -> tuple[list[TopicPartition], int]:
