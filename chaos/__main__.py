@@ -50,7 +50,7 @@ PRESETS = {
         events=60_000,
         rate=400,
         seed=1,
-        numbers=_numbers(30, 4, 2, 2, 3, 3, 3, 3, 3),
+        numbers=_numbers(30, 4, 2, 2, 3, 3, 3, 3, 3) | {"control_recreations": 2},
         mix=Mix(judged=0, risks=True),
         rows=True,
         budget_usd=1.0,
@@ -66,6 +66,7 @@ PRESETS = {
             **dict.fromkeys(KINDS, 4),
             **dict.fromkeys(_TWICE.split(), 2),
             "source_deletions": 0,  # There are no traces.
+            "control_recreations": 0,  # There are no rows.
             "kills": 150,
             "zombies": 6,
             "broker_kills": 6,

@@ -10,8 +10,8 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -23,33 +23,15 @@ from chaos.events import POISON
 from chaos.findings import Findings
 from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
 from chaos.rows import FLOOR_SHARE, RowChecker
+from chaos.stalls import Stall
 from chaos.tally import Source, Tally
+from chaos.waiting import require
 
 _FINAL = {"judged", "failed"}
 """Statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""
+_ROWS_S = 30.0
 _SOURCE = "ragweir-source-"
 _SHOWN = 'ragweir_evaluations_total{stage="scored"}'
-
-
-@dataclass(slots=True)
-class Stall:
-    """The time from a fault's beginning until the next record of every partition has output."""
-
-    kind: str
-    began: float
-    """Monotonic clock, in seconds."""
-    targets: dict[int, int]
-    """Offset of the next record of each log, until it has output."""
-    seconds: float | None = None
-    """None until the stall is over."""
-
-    def update(self, reached: Mapping[int, int]) -> None:
-        """End the stall if every target, or a later record, has output."""
-        if self.seconds is None:
-            for log in [log for log, offset in self.targets.items() if reached.get(log, -1) >= offset]:
-                del self.targets[log]
-            if not self.targets:
-                self.seconds = time.monotonic() - self.began
 
 
 class Checker:
@@ -153,6 +135,27 @@ class Checker:
             new = self._partitions("interactions", range(len(self._input_partitions), partitions))
             self._inputs.incremental_assign(new)
             self._input_partitions += new
+
+    @contextmanager
+    def other_rows(self) -> Iterator[None]:
+        """Read all rows, none for the length of a `with` block that makes their topic again, and the new ones after."""
+        own = [each for each in self._output_partitions if each.topic == f"{self._prefix}control"]
+        reader = _consumer(self._bootstrap, "read_committed")
+        ends = {(at.topic, at.partition): reader.get_watermark_offsets(at, timeout=_ROWS_S)[1] for at in own}
+        reader.close()
+        read = partial(self._has_read, ends)
+        require(read, _ROWS_S, "an open transaction hides rows")
+        self._outputs.incremental_unassign(own)
+        deleted_ms = time.time() * 1_000
+        yield
+        for at in own:
+            self._ends.pop((at.topic, at.partition), None)
+        if self.rows is not None:
+            self.rows.recreated(deleted_ms)
+        self._outputs.incremental_assign(own)
+
+    def _has_read(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        return all(self._ends.get(at, 0) >= end for at, end in ends.items())
 
     def watch(self, kind: str) -> None:
         """Begin to measure the time until the next record of every partition has output."""

@@ -25,6 +25,7 @@ from ragweir.streams.assemble.emitted import EmittedTraces
 from ragweir.streams.assemble.ledger import Position
 from ragweir.streams.assemble.partition import PartitionAssembly
 from ragweir.streams.evaluate import rows
+from ragweir.streams.evaluate.control_log import ControlLog
 from ragweir.streams.evaluate.rows import RoutingRows, Selection
 from ragweir.streams.kafka import transactional_sender
 from ragweir.streams.kafka.client import Identity, build, producer_properties, reader_properties
@@ -256,8 +257,17 @@ def unfenced_planners() -> None:
     _break(transactional_sender, "Identity", anybody)
 
 
+def kept_rows() -> None:
+    """Go on with the rows of a topic that was deleted and created again."""
+    _break(ControlLog, "topics", property(lambda _: {}))
+    _break(ControlLog, "_check_topic", lambda *_: None)
+
+
 ROW_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
-    {mutant.__name__.replace("_", "-"): mutant for mutant in (newest_row, late_rows, no_floor_part, unfenced_planners)}
+    {
+        mutant.__name__.replace("_", "-"): mutant
+        for mutant in (newest_row, late_rows, no_floor_part, unfenced_planners, kept_rows)
+    }
 )
 """Mutants of evaluate, the judge and planners, which a run with rows has to detect."""
 TRACE_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(

@@ -85,6 +85,21 @@ def _set_back(target: Target, partitions: Sequence[int]) -> bool:
     return not any(at.error for at in answer.topic_partitions)
 
 
+def _recreate_control(target: Target, _: Fault) -> bool:
+    """Delete the topic of routing rows and create it again, while no planner runs."""
+    if target.recreate_control is None:
+        return False
+    planners = target.fleet.of("planner")
+    try:
+        for slot in planners:
+            target.fleet.leave(slot)
+        target.recreate_control()
+    finally:
+        for slot in planners:
+            slot.wanted = True
+    return True
+
+
 def _run_twin(target: Target, fault: Fault) -> bool:
     """Start a second process with a slot's number for a while, as a second deployment with the same names does."""
     slot = target.slot(fault)
@@ -99,6 +114,7 @@ def _run_twin(target: Target, fault: Fault) -> bool:
 OPERATOR_FAULTS: Injections = MappingProxyType(
     {
         "topic recreated": lambda target, _: target.workload.recreate(_DRAIN_S),
+        "control recreated": _recreate_control,
         "topic grown": lambda target, _: target.workload.grow(),
         "source deleted": lambda target, _: (
             target.sources is not None and target.sources.recreate(target.lengths.deleted)

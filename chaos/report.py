@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.broker_faults import BROKER_FAULTS
-from chaos.checker import Stall
 from chaos.fault_injector import Recovery
 from chaos.findings import DEFECTS
 from chaos.latencies import quantile, quantiles
 from chaos.rows import RowChecker
 from chaos.run import Result
+from chaos.stalls import Stall
 from chaos.trace_run import TraceResult
 
 _LONGEST = 10

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 import threading
 import time
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
-from math import ceil
+from math import ceil, inf
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from chaos.findings import Found
 from chaos.tally import Source
+from chaos.waiting import require
+from ragweir.errors import RagweirError
 from ragweir.streams.child_python import python_command
 
 LEAD_S = 10
@@ -46,11 +52,14 @@ SHORT_TRANSACTIONS: Mapping[str, int] = MappingProxyType({"transaction.timeout.m
 ABORTS: Mapping[str, str] = MappingProxyType({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"})
 """Properties of clients and of the broker that end a planner's transaction within the difference of the lead times, as
 their defaults do in the product."""
+_CALL_S = 30.0
 _DRAWS = 2**64
 _LATE_S = 5.0
 """Time between two lots of rows without effect, in seconds."""
 _SECOND_MS = 1_000
 _HOUR_MS = 3_600_000
+_DELETED_MS = 10_000
+"""The longest time from before a topic is deleted until every broker says so, as each check before a commit asks."""
 _TOLERANCE_MS = 1_000
 """The difference of the clocks by which the broker and the services stamp records."""
 
@@ -67,6 +76,11 @@ class Row(NamedTuple):
     def revision(self) -> str:
         """The row's name in decisions."""
         return _text(self.effective_ms)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the row's numbers in decisions."""
+        return blake2b(struct.pack(">idd", self.bin, self.at_bin, self.floor), digest_size=8).hexdigest()
 
     def decision(self, event_id: str, risk: float | None) -> tuple[float, bool, list[str]]:
         """Return an event's probability, whether it is selected, and the reasons.
@@ -94,11 +108,22 @@ class Decided(NamedTuple):
     """Timestamp of the evaluation."""
     risk: float | None
     row: str
+    digest: str | None
     probability: float
     selected: bool
     because: list[str]
     ahead: bool
     """True with the flag `routing_ahead`."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic `control`, of those that were created one after the other."""
+
+    begun_ms: float
+    """The time after which there was this one, in epoch milliseconds."""
+    rows: defaultdict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    keys: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -118,8 +143,8 @@ class RowChecker:
     """The events that evaluate has selected."""
     used: set[tuple[str, str]] = field(default_factory=set)
     """Applications with the revisions by which events were selected."""
-    _rows: defaultdict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
-    _keys: set[bytes] = field(default_factory=set)
+    _topics: list[_Topic] = field(default_factory=lambda: [_Topic(0.0)])
+    """The topics that there were one after the other."""
     _overwritten: list[bytes] = field(default_factory=list)
     _decided: dict[Source, Decided] = field(default_factory=dict)
 
@@ -135,10 +160,15 @@ class RowChecker:
         if row.effective_ms < written_ms + LEAD_S * _SECOND_MS:
             self.without_effect += 1
             return
-        if key in self._keys:
+        topic = self._topics[-1]
+        if key in topic.keys:
             self._overwritten.append(key)
-        self._keys.add(key)
-        insort(self._rows[application], row)
+        topic.keys.add(key)
+        insort(topic.rows[application], row)
+
+    def recreated(self, deleted_ms: float) -> None:
+        """Begin another topic without rows; that of before was deleted after this time."""
+        self._topics.append(_Topic(deleted_ms))
 
     def evaluation(self, source: Source, evaluation: Mapping[str, Any], written_ms: int) -> None:
         """Add the decision of a scored evaluation."""
@@ -152,6 +182,7 @@ class RowChecker:
             written_ms,
             evaluation["scores"].get("unsupported_risk"),
             suite["row"],
+            suite.get("row_digest"),
             suite["probability"],
             suite["status"] == "selected",
             list(suite["because"]),
@@ -160,7 +191,7 @@ class RowChecker:
 
     def compare(self, found: Found, rows: Found) -> None:
         """Add the defects of decisions, and of the rows."""
-        rows.expected = rows.found = len(self._keys)
+        rows.expected = rows.found = sum(len(topic.keys) for topic in self._topics)
         for key in self._overwritten:
             rows.add("duplicated", key.decode())
         found.expected = len(self._decided)
@@ -172,8 +203,20 @@ class RowChecker:
                 found.add("wrong", f"{log}/{offset} {wrong}")
 
     def _wrong(self, decided: Decided) -> str:
-        """Return what is wrong with a decision; nothing if it follows from the event, the settings and the rows."""
-        rows = self._rows.get(decided.application, [])
+        """Return what is wrong with a decision; nothing if it follows from the event, the settings and the rows.
+
+        These are the rows of the topic that there was, and within seconds of its deletion those of either one.
+        """
+        ends = [*(topic.begun_ms for topic in self._topics[1:]), inf]
+        wrong = [
+            self._wrong_by(topic, decided)
+            for topic, end_ms in zip(self._topics, ends, strict=True)
+            if topic.begun_ms <= decided.written_ms + _TOLERANCE_MS and decided.written_ms <= end_ms + _DELETED_MS
+        ]
+        return "" if "" in wrong else wrong[-1]
+
+    def _wrong_by(self, topic: _Topic, decided: Decided) -> str:
+        rows = topic.rows.get(decided.application, [])
         held = rows[: bisect_right(rows, decided.event_ms, key=lambda row: row.effective_ms)]
         known_ms = decided.written_ms + LEAD_S * _SECOND_MS + _TOLERANCE_MS
         if decided.ahead and decided.event_ms < self.begun_ms + LEAD_S * _SECOND_MS:
@@ -186,6 +229,8 @@ class RowChecker:
             return "" if decided.row == "shipped" else f"has the row {decided.row}, not the shipped one"
         if decided.row not in possible:
             return f"of {_text(decided.event_ms)} has the row {decided.row}, not {held[-1].revision}"
+        if decided.digest != possible[decided.row].digest:
+            return f"has the row {decided.row} with other numbers"
         expected = possible[decided.row].decision(decided.event_id, decided.risk)
         got = decided.probability, decided.selected, decided.because
         return "" if got == expected else f"is decided as {got}, not {expected}"
@@ -198,6 +243,26 @@ class Control:
     bootstrap: str
     topic: str
     seed: int
+    create: Callable[[], object]
+    """Creates the topic, or raises while the deleted one still exists."""
+
+    def recreate(self, other_rows: Callable[[], AbstractContextManager[None]]) -> None:
+        """Delete the topic and create it again without the rows that it had, in the context that is given."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        with other_rows():
+            admin.delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
+            gone = partial(self._is_gone, admin)
+            require(gone, _CALL_S, f"{self.topic} is not deleted")
+            require(self._created, _CALL_S, f"{self.topic} cannot be created again")
+
+    def _is_gone(self, admin: AdminClient) -> bool:
+        return self.topic not in admin.list_topics(timeout=_CALL_S).topics
+
+    def _created(self) -> bool:
+        with suppress(RagweirError):
+            self.create()
+            return True
+        return False
 
     def send_history(self, begin_ms: float) -> None:
         """Write rows of the hours before a run, each an hour before it took effect.

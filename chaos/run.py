@@ -183,7 +183,8 @@ class _Run:
         own = environment(brokers.direct if options.soak else brokers.proxied, prefix, client, **settings)
         topics = {"prefix": prefix, "partitions": options.partitions}
         admin_settings = load(None, {"kafka": {"bootstrap_servers": brokers.direct}, "topics": topics})
-        self._control = Control(brokers.direct, f"{prefix}control", options.seed)
+        create_control = partial(create_topics, admin_settings, [TOPICS["control"]])
+        self._control = Control(brokers.direct, f"{prefix}control", options.seed, create_control)
         begin_ms = time.time() * 1_000
         if options.rows:
             # Of the hours before the run, so that their writer's clock has to stamp them.
@@ -206,7 +207,9 @@ class _Run:
         generator = Generator(options.seed, options.mix, options.events, options.partitions)
         create = partial(create_topics, admin_settings)
         self._workload = Workload(brokers.direct, f"{prefix}interactions", generator, self._checker, create)
-        self._injector = FaultInjector(Target(brokers, self._fleet, judge, self._workload, prefix, options.lengths))
+        control = partial(self._control.recreate, self._checker.other_rows) if options.rows else None
+        target = Target(brokers, self._fleet, judge, self._workload, prefix, options.lengths, control)
+        self._injector = FaultInjector(target)
         self._soak = Soak(self._fleet, self._checker, options.rate) if options.soak else None
         self._schedule = schedule(options.seed, options.numbers, SERVICES + PLANNERS * options.rows)
         self._begun = 0

@@ -39,6 +39,10 @@ KINDS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "rolling_brokers": (("rolling brokers",), "restarts of all brokers, one after the other"),
         "full_disks": (("full disk",), "times at which a broker runs out of disk (skipped if nothing can be mounted)"),
         "recreations": (("topic recreated",), "times at which the topic of interactions is deleted and recreated"),
+        "control_recreations": (
+            ("control recreated",),
+            "times at which the topic control is deleted and created again without its rows (with rows only)",
+        ),
         "growths": (("topic grown",), "partitions added to the topic of interactions"),
         "clock_shifts": (
             ("clock ahead", "clock behind"),

@@ -48,6 +48,8 @@ class Target:
     prefix: str
     """Prefix of the topics and groups."""
     lengths: Lengths = field(default_factory=Lengths)
+    recreate_control: Callable[[], object] | None = None
+    """Makes the topic of routing rows again; None in a run without rows."""
     sources: TraceSources | None = None
     """The sources of traces; None in a run without."""
 

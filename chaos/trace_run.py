@@ -198,7 +198,7 @@ class _Run:
         self._checker = TraceChecker(brokers.direct, options.prefix, options.partitions, self._truth, times)
         # Faults of the judge and of the interactions' topic are not scheduled.
         absent = cast("SimulatedJudge", None), cast("Workload", None)
-        target = Target(brokers, self._fleet, *absent, options.prefix, options.lengths, self._sources)
+        target = Target(brokers, self._fleet, *absent, options.prefix, options.lengths, None, self._sources)
         self._injector = FaultInjector(target)
         self._watching = Consumer(
             {

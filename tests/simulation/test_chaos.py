@@ -89,6 +89,7 @@ def test_a_broken_selection_is_caught(hurt: Cluster, tmp_path: Path, mutant: str
         events=8_000,
         rate=300,
         seed=4,
+        numbers={"control_recreations": int(mutant == "kept-rows")},
         mix=Mix(judged=0, risks=True),
         workers={"evaluate": 2, "aggregate": 1, "judge": 1, "export": 1},
         rows=True,
