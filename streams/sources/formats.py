@@ -105,7 +105,8 @@ def _json(content: io.BufferedReader, head: bytes, first: bytes) -> tuple[Format
         if is_page(first):
             return Format(PAGES, "element"), head
         return Format("OTLP JSON lines" if otlp.is_json(first) else "JSON lines"), head
-    head += b"" if head.endswith(b"\n") else content.readline(_MAX_HEAD_BYTES)
+    if first.startswith(b"{") and not head.endswith(b"\n"):
+        head += content.readline(_MAX_HEAD_BYTES)
     while _is_undecided(head) and (line := content.readline(_MAX_HEAD_BYTES)):
         head += line
     if is_page(head):  # An event may begin like one.

@@ -21,7 +21,7 @@ from poison import MARK, POISON, event, fifty_megabytes
 from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.runtimes import kafka as runtime
+from ragweir.streams.kafka import transactional_producer
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 from ragweir.streams.slot import run_slot
@@ -166,7 +166,7 @@ def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
     kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record whose evaluation bears a stamp that the topic refuses is buried, and its neighbours are evaluated."""
-    monkeypatch.setattr(runtime, "Producer", WrongClock)
+    monkeypatch.setattr(transactional_producer, "Producer", WrongClock)
     topics(kafka, prefix, **{"message.timestamp.before.max.ms": "60000"})
     late = (3, 4, 11)
     values = [event(event_id=f"{'late' if n in late else 'event'}-{n}") for n in range(12)]

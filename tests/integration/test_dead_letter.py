@@ -239,7 +239,7 @@ HURT = """
 import os, signal, sys
 from ragweir.streams.cli import main
 from ragweir.streams.dead_letters import redrive
-from ragweir.streams.kafka import transactional_sender as sending
+from ragweir.streams.kafka import transactional_producer as sending
 
 moment, turn, how = sys.argv.pop(1), int(sys.argv.pop(1)), signal.Signals[sys.argv.pop(1)]
 redrive._BATCH_LETTERS = 25

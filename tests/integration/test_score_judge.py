@@ -422,8 +422,8 @@ def test_a_summary_counts_an_event_once_and_shows_what_all_events_come_to() -> N
     assert summary.line() == "400 scored; 40 selected: 40 judged by m; $1.5000 spent"
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(summary.table())
-    rows = [[cell.strip() for cell in each.split("│")[1:-1]] for each in console.export_text().splitlines()]
-    found = {row[0]: row[1:] for row in rows if row}
+    rows = [re.split(r"\s{2,}", each.strip()) for each in console.export_text().splitlines()]
+    found = {row[0]: row[1:] for row in rows}
     assert found["context_support"][0] == "400"
     assert found["judge_relevance"][:2] == ["40", "0.773"]
     assert re.fullmatch(r"0\.773 \(0\.\d{3} to 0\.\d{3}\)", found["judge_relevance"][-1])

@@ -167,7 +167,7 @@ def test_doctor_checks_the_newest_traces_their_topics_and_the_times_of_assembly(
     put(kafka, topic, None, (OPEN / "rag.otlp.pb").read_bytes(), timestamp=ahead_ms)
     assert "ahead of this machine" in verdicts(run(kafka, prefix, "doctor", status=1, **variables))["traces"]
     missing = verdicts(run(kafka, prefix, "doctor", status=1, **OTLP, RAGWEIR_INPUT__TOPIC=f"{prefix}missing"))
-    assert missing["trace_topics"].startswith(f"wrong there is no topic {prefix}missing: set input.topic")
+    assert missing["trace_topics"].startswith(f"wrong there is no topic {prefix}missing: create it, or set input.topic")
 
 
 def test_doctor_needs_no_topics_of_assemble_without_traces(kafka: SharedBroker, prefix: str) -> None:

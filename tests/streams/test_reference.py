@@ -86,10 +86,10 @@ CODE: dict[str, Callable[[], Rows]] = {
         (name, field_meanings(model).get(name, "")) for model in models() for name in model.model_fields
     ],
     "commands": commands,
-    "alerts": lambda: [(name, text) for name, _, text in alerts.rows()],
+    "alerts": lambda: [(name, text) for name, _, text, _ in alerts.rows()],
 }
 """By page, the rows of its tables as the code has them."""
-MEANING = {"metrics": 1, "settings": -1, "telemetry": -1, "topics": -1, "records": -1, "commands": -1, "alerts": -1}
+MEANING = {"metrics": 1, "settings": -1, "telemetry": -1, "topics": -1, "records": -1, "commands": -1, "alerts": -2}
 """By page, the column that is compared."""
 
 
