@@ -44,7 +44,7 @@ def evidence_of(event: Interaction, limits: TextLimits) -> Evidence:
 def unsupported(words: Iterable[WordSpan], text: str) -> tuple[list[str], list[str]]:
     """Return the distinct words in no passage, as the answer has them, and those of them that the question has.
 
-    Of each at most 20, cut at 40 characters.
+    Each list has at most 20 words, cut at 40 characters.
     """
     found: dict[str, tuple[str, bool]] = {}
     for word in words:

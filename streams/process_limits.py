@@ -14,7 +14,7 @@ except ModuleNotFoundError:  # Windows has no such limits.
     resource = None  # type: ignore[assignment]
 
 HAS_LIMITS = resource is not None
-"""Whether this system has such limits."""
+"""True if this system has such limits."""
 OUT_OF_MEMORY = 77
 """The exit status of a process that has no memory left; it gives it itself."""
 OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP} if os.name == "posix" else set())

@@ -58,7 +58,7 @@ class _Type(NamedTuple):
     """The properties of a type that decide where it may be used."""
 
     takes_bytes: bool
-    """Whether every value takes at least one byte."""
+    """True if every value takes at least one byte."""
     depth: int
     """The number of types within each other."""
 

@@ -187,7 +187,7 @@ def _shape(pool: DescriptorPool, name: str, known: dict[str, _Shape]) -> _Shape:
 def _count_values(data: bytes, shape: _Shape) -> None:
     """Raise Refused if data has more than `MAX_VALUES` fields, or no end.
 
-    Of data that is malformed, as much is counted as can be parsed.
+    The count of malformed data covers what can be parsed.
     """
     count, at = shape.fields, 0
     # The messages around the place, with their ends; None stands for a type that is unknown.

@@ -48,7 +48,7 @@ REJECTIONS: tuple[Rejection, ...] = ("unreadable", "late")
 
 
 class Choice(NamedTuple):
-    """What a row says about one event: the probability of selecting it, the reasons, the row's revision and digest."""
+    """A row's decision about one event: the probability of selecting it, the reasons, the row's revision and digest."""
 
     probability: float
     because: tuple[str, ...]

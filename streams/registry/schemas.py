@@ -51,7 +51,7 @@ class _Asked:
     """The first source of records that named it."""
     tries: int = 0
     is_unanswered: bool = False
-    """Whether the last request had no answer."""
+    """True if the last request had no answer."""
     missing_since_s: float | None = None
 
 
