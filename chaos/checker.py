@@ -214,7 +214,7 @@ class Checker:
         """Read to the very end, once nothing writes any more, and compare.
 
         Raises:
-            TimeoutError: if an open transaction does not end within the time.
+            TimeoutError: if the records are not read within the time, perhaps because of an open transaction.
         """
         self._stop.set()
         self._thread.join()
@@ -254,15 +254,17 @@ class Checker:
     def _read_to_end(self, within_s: float) -> None:
         """Read up to the high watermarks: committed records may end before them at an open transaction."""
         until = time.monotonic() + within_s
-        consumer = _consumer(self._bootstrap, "read_uncommitted")
-        ends = {
-            (each.topic, each.partition): consumer.get_watermark_offsets(each, timeout=within_s)[1]
-            for each in [*self._output_partitions, *self._input_partitions]
-        }
-        consumer.close()
-        while behind := {f"{at[0]}/{at[1]}": end for at, end in ends.items() if self._ends.get(at, 0) < end}:
+        partitions = [*self._output_partitions, *self._input_partitions]
+        ends = _ends(self._bootstrap, "read_uncommitted", partitions, within_s)
+        while behind := {at: end for at, end in ends.items() if self._ends.get(at, 0) < end}:
             if time.monotonic() > until:
-                raise TimeoutError(f"an open transaction hides records before {behind}")
+                stable = _ends(self._bootstrap, "read_committed", partitions, within_s)
+                told = (
+                    f"{topic}/{partition} is read to {self._ends.get((topic, partition), 0)} of {end},"
+                    f" and its last stable offset is {stable[topic, partition]}"
+                    for (topic, partition), end in behind.items()
+                )
+                raise TimeoutError("; ".join(told))
             self._read()
 
     def _read_interaction(self, message: Message) -> None:
@@ -417,3 +419,17 @@ def _consumer(bootstrap: str, isolation: str) -> Consumer:
 
 def _headers(message: Message) -> dict[str, bytes]:
     return {name: value for name, value in dict(message.headers() or ()).items() if isinstance(value, bytes)}
+
+
+def _ends(
+    bootstrap: str, isolation: str, partitions: Iterable[TopicPartition], within_s: float
+) -> dict[tuple[str, int], int]:
+    """Return the high watermark of each partition; with `read_committed`, its last stable offset."""
+    consumer = _consumer(bootstrap, isolation)
+    try:
+        return {
+            (each.topic, each.partition): consumer.get_watermark_offsets(each, timeout=within_s)[1]
+            for each in partitions
+        }
+    finally:
+        consumer.close()

@@ -187,7 +187,9 @@ class Fleet:
         self.restart(slot)
 
     def close(self) -> None:
-        """Stop all slots, with SIGKILL if SIGTERM does not do, and the thread."""
+        """Stop the thread, then all slots, with SIGKILL if SIGTERM does not do."""
+        self._stop.set()
+        self._thread.join()  # Or it starts a process that nobody ends.
         for slot in self.slots:
             slot.wanted = False
             slot.send(signal.SIGCONT)
@@ -202,9 +204,6 @@ class Fleet:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-        self._stop.set()
-        self._thread.join()
 
     def fatal_exits(self) -> dict[str, int]:
         """Return how often each slot ended with the status for errors that a restart does not resolve."""

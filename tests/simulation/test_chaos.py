@@ -77,7 +77,7 @@ def test_the_product_comes_through_every_kind_of_fault_unharmed(hurt: Cluster, t
     assert result.healthy
     assert all(found.found > 0 for found in result.findings.outputs.values()), "there was something to compare"
     assert told["faults_done"]["kill"] == 4
-    assert told["share_of_kills_in_an_open_transaction"] >= 0.3
+    assert told["kills_in_an_open_transaction"] > 0
     assert told["rows"]["used"] > 10
     assert told["rows"]["without_effect"]
 
