@@ -1,4 +1,4 @@
-"""The ready maps, on exports that the products' own SDKs wrote (`python -m tools.exports`)."""
+"""The ready maps, on exports that the products' own SDKs wrote (tests/exports/README.md has the calls)."""
 
 import re
 from datetime import UTC, datetime, timedelta
