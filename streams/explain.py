@@ -29,7 +29,7 @@ from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.evaluate.rows import SHIPPED, RowTable, digest_of
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import OffsetRange, OnProgress, offset_range, read, topics
+from ragweir.streams.kafka.reader import OffsetRange, Watch, offset_range, read, topics
 from ragweir.streams.originals import Original
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings, WindowSettings
@@ -43,9 +43,6 @@ _CLOCK_SKEW_MS = 5 * 60 * 1000
 """Largest expected difference between the clocks of producers."""
 _TIMEOUT_SECONDS = 5.0
 _WORD = 0xFFFFFFFF
-
-Watch = Callable[[str, int], OnProgress]
-"""Shows the progress of a task, from its name and its total; returns a callback for each step."""
 
 
 def partition_of(key: bytes, partitions: int) -> int:

@@ -1,4 +1,4 @@
-"""Makes the catalogue, the decoders and the configurations of agents from the settings.
+"""Makes the catalogue, the decoders and the forms of results from the settings.
 
 Functions import what one service alone needs, as workers start faster without the modules of the others.
 """
@@ -19,7 +19,6 @@ from ragweir.errors import ConfigurationError, MapError, Rejected
 from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything, shipped_groups, version_with
 from ragweir.metrics.extension import Extension, own_metrics
-from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
@@ -34,8 +33,6 @@ from ragweir.streams.settings.imports import DECODERS, METRICS, PACKS, available
 
 if TYPE_CHECKING:
     from ragweir.metrics.aggregation.aggregator import Aggregator
-    from ragweir.streams.evaluate.agent import EvaluateConfig
-    from ragweir.streams.judge.config import JudgeConfig
     from ragweir.streams.otlp_results import OtlpResults
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -252,74 +249,6 @@ def _registry_decoder(settings: Settings, mapping: FieldMap | None) -> Decoder:
         raise ConfigurationError(f'input.format = "{form}" needs registry.url, such as http://registry:8081')
     schemas = RegistrySchemas(RegistryClient(given).schema, schema_reader(settings, form))
     return RegistryDecoder(schemas, settings.limits.max_event_bytes, settings.limits.max_items, mapping)
-
-
-def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is_file: bool = False) -> EvaluateConfig:
-    """Return the configuration of evaluate for interactions from `topic`.
-
-    Args:
-        settings: all settings.
-        topic: full name of the topic, or name of the file.
-        explain: True to add the evidence of scores to evaluations.
-        is_file: True if the interactions come from a file, whose rows have numbers.
-
-    Raises:
-        ConfigurationError: if a metric, a pack, the map or a routing rule is invalid, or there is no kernel and there
-            has to be.
-    """
-    from ragweir.streams.evaluate.agent import EvaluateConfig  # noqa: PLC0415
-    from ragweir.streams.evaluate.routing import Router  # noqa: PLC0415
-    from ragweir.streams.kernel_choice import kernel_choice  # noqa: PLC0415
-
-    metrics = catalogue(settings)
-    return EvaluateConfig(
-        catalogue=metrics,
-        limits=settings.limits.view,
-        counting=kernel_choice(settings.kernel).counting,
-        max_event_bytes=settings.limits.max_event_bytes,
-        max_items=settings.limits.max_items,
-        decoders={topic: decoder(settings, is_file=is_file)}
-        if settings.input.map or settings.input.format not in (JSON, OTLP)
-        else {},
-        include_text=settings.output.include_text,
-        otlp=otlp_results(settings, metrics),
-        explain=explain,
-        router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,
-        duplicate_horizon=settings.input.duplicate_horizon,
-    )
-
-
-def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
-    """Return the configuration of judge for requests in a number of partitions.
-
-    Raises:
-        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or a setting is invalid.
-    """
-    from ragweir.streams.judge.config import JudgeConfig  # noqa: PLC0415
-    from ragweir.streams.judge.redaction import Redactor  # noqa: PLC0415
-
-    judge = settings.judge
-    if judge.base_url is None:
-        raise ConfigurationError("there is no judge: set judge.base_url, such as https://api.openai.com/v1")
-    for model in (judge.model, judge.embedding_model):
-        if model is not None and model not in judge.prices and judge.daily_budget_usd is not None:
-            raise ConfigurationError(
-                f"the price of {model} is not known, so the budget cannot be kept: set "
-                f'judge.prices."{model}" = {{ input_usd = ..., output_usd = ... }} (dollars per million tokens), or '
-                'judge.daily_budget_usd = "none"'
-            )
-    metrics = catalogue(settings)
-    every = suites(judge.ragas_weights)
-    return JudgeConfig(
-        suites=every,
-        judge=judge,
-        partitions=partitions,
-        floor_share=settings.routing.reserved_share,
-        redact=Redactor(judge).redact,
-        off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in metrics.metrics),
-        max_bytes=max_record_bytes(settings.limits.max_event_bytes),
-        otlp=otlp_results(settings, metrics),
-    )
 
 
 def otlp_results(settings: Settings, metrics: Catalogue) -> OtlpResults | None:

@@ -19,7 +19,7 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.evaluation import Evaluation, Source
 from ragweir.schemas.interaction import Context, Interaction
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.map_choice import choose
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings

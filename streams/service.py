@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import structlog
 
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.topics import TOPICS, max_record_bytes
+from ragweir.schemas.traces.gaps import Gap
 from ragweir.streams.agent import Agent
-from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
+from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.records import Count, ReplayBounds
@@ -53,12 +55,14 @@ class Service:
 
     def known_labels(self, settings: Settings) -> KnownLabels:
         """Return the label values that its telemetry shows from the start, with its inputs."""
-        return replace(self.known(settings), topics=self.inputs(settings))
+        version = catalogue(settings).version
+        return replace(self.known(settings), topics=self.inputs(settings), catalogue_version=version)
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:
     from ragweir.streams.evaluate.agent import EvaluateAgent  # noqa: PLC0415 - as the module's docstring says
     from ragweir.streams.evaluate.control_log import ControlLog  # noqa: PLC0415
+    from ragweir.streams.evaluate.from_settings import evaluate_config  # noqa: PLC0415
 
     config = evaluate_config(settings, settings.input_topic)
     if config.router and config.router.uses_rows:
@@ -67,6 +71,8 @@ def _evaluate_agent(settings: Settings, _: int) -> Agent:
 
 
 def _evaluate_known(settings: Settings) -> KnownLabels:
+    from ragweir.streams.evaluate.from_settings import evaluate_config  # noqa: PLC0415
+
     config = evaluate_config(settings, settings.input_topic)
     return KnownLabels(
         stages=("scored",),
@@ -134,12 +140,19 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
     from ragweir.streams.judge.agent import JudgeAgent  # noqa: PLC0415
     from ragweir.streams.judge.day_shares import DayShares  # noqa: PLC0415
+    from ragweir.streams.judge.from_settings import judge_config  # noqa: PLC0415
     from ragweir.streams.judge.pool import LiveJudgePool, rate_limits  # noqa: PLC0415
     from ragweir.streams.judge.rate_ledger import RateLedger, StoredUses  # noqa: PLC0415
 
     rates = RateLedger(rate_limits(settings.judge, granted=True), StoredUses(settings))
     config = replace(judge_config(settings, partitions), shares=DayShares(settings), rates=rates)
     return JudgeAgent(config, LiveJudgePool(settings.judge, limits=rates.limits))
+
+
+def _check_judge(settings: Settings) -> None:
+    from ragweir.streams.judge.from_settings import judge_config  # noqa: PLC0415
+
+    judge_config(settings, 1)
 
 
 def _judge_known(settings: Settings) -> KnownLabels:
@@ -172,6 +185,7 @@ SERVICES: Mapping[str, Service] = {
         Service(
             "join",
             agent=_join_agent,
+            known=lambda _: KnownLabels(gaps=get_args(Gap)),
             check=_check_traces,
             inputs=lambda settings: [f"{settings.topics.prefix}spans"],
             port=600,
@@ -194,7 +208,7 @@ SERVICES: Mapping[str, Service] = {
         Service(
             "judge",
             agent=_judge_agent,
-            check=lambda settings: judge_config(settings, 1),
+            check=_check_judge,
             inputs=lambda settings: [f"{settings.topics.prefix}{name}" for name in _JUDGED],
             port=300,
             enabled=lambda settings: settings.judge.base_url is not None,

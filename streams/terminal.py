@@ -71,6 +71,15 @@ def record_time(epoch_ms: int | None) -> str:
         return f"{epoch_ms} ms"
 
 
+def dollars(micro: int) -> str:
+    """Format millionths of a dollar.
+
+    >>> dollars(12_345)
+    '$0.0123'
+    """
+    return f"${micro / 1_000_000:,.4f}"
+
+
 _CONTROL = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 
 

@@ -22,9 +22,8 @@ from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.aggregate.window_times import has_windows
 from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.compaction import CompactedRecords
-from ragweir.streams.explain import Watch
 from ragweir.streams.from_settings import totals
-from ragweir.streams.kafka.reader import OnProgress, offset_range, read
+from ragweir.streams.kafka.reader import OnProgress, Watch, offset_range, read
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings, WindowSettings
 

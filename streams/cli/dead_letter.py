@@ -16,12 +16,12 @@ from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
-from ragweir.streams.cli.record_schemas import RecordSchemas
 from ragweir.streams.dead_letters.listing import Letter, group_letters, position, read_letter, shown
 from ragweir.streams.dead_letters.progress import RedriveResult
 from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions, RedriveReport
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.reader import offset_range, read
+from ragweir.streams.record_schemas import RecordSchemas
 from ragweir.streams.screens.story import place
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import record_time

@@ -18,7 +18,7 @@ from rich.text import Text
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, out, shared_flags
 from ragweir.streams.cli.stopping import interrupt_on_signals
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create

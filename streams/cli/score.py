@@ -30,9 +30,11 @@ from ragweir.streams.cli.scored_files import ScoredFiles, check_times, no_time
 from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.cli.worst import WorstAnswers
 from ragweir.streams.evaluate.agent import EvaluateConfig
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.evaluate.row_file import read_row_file
 from ragweir.streams.evaluate.rows import RowSource, RowTable
-from ragweir.streams.from_settings import evaluate_config, is_ready, judge_config, read_map
+from ragweir.streams.from_settings import is_ready, read_map
+from ragweir.streams.judge.from_settings import judge_config
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import error_message, probe, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
@@ -40,10 +42,10 @@ from ragweir.streams.permissions import create, create_later
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.runtimes.scoring_processes import ScoringProcesses
-from ragweir.streams.screens.summary import EvaluationSummary, dollars
+from ragweir.streams.screens.summary import EvaluationSummary
 from ragweir.streams.settings import Settings
 from ragweir.streams.sources.formats import Format
-from ragweir.streams.terminal import printable, printable_json
+from ragweir.streams.terminal import dollars, printable, printable_json
 from ragweir.streams.time_arguments import default_time_argument
 
 

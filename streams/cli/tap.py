@@ -23,8 +23,9 @@ from ragweir.streams.cli.record_schemas import as_json, has_schemas
 from ragweir.streams.cli.sampled import evaluate, show_rejections, show_scores, show_times
 from ragweir.streams.cli.tap_traces import has_traces, show_traces
 from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.event_times import distances
-from ragweir.streams.from_settings import evaluate_config, map_text
+from ragweir.streams.from_settings import map_text
 from ragweir.streams.map_choice import OWN, Choice, choose, named_map, unread
 from ragweir.streams.permissions import replacing
 from ragweir.streams.records import Record

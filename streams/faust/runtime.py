@@ -49,7 +49,7 @@ from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.settings import Settings
-from ragweir.streams.slot import bind_slot, started
+from ragweir.streams.worker import bind_slot, started
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

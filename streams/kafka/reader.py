@@ -32,6 +32,9 @@ _BATCH = 1_000
 OnProgress = Callable[[int], None]
 """A progress callback, called with the number of offsets or bytes since its last call."""
 
+Watch = Callable[[str, int], OnProgress]
+"""Shows the progress of a task, from its name and its total; returns a callback for each step."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:

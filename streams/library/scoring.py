@@ -14,7 +14,7 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument, map_of, settings_of
 from ragweir.streams.library.python_values import as_json
 from ragweir.streams.records import Record

@@ -18,8 +18,10 @@ from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.control_log import ControlLog
 from ragweir.streams.evaluate.filters import Filters
-from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
+from ragweir.streams.from_settings import catalogue
 from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.from_settings import judge_config
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.kafka.reader import offset_range, topic_id, topics
 from ragweir.streams.masking import masked

@@ -13,16 +13,16 @@ from confluent_kafka import KafkaException
 
 from ragweir.errors import RagweirError
 from ragweir.schemas.topics import TOPICS as TABLE
-from ragweir.streams.explain import Watch
+from ragweir.streams.from_settings import catalogue
 from ragweir.streams.kafka.client import wait_for_topics
-from ragweir.streams.kafka.reader import OnProgress
+from ragweir.streams.kafka.reader import OnProgress, Watch
 from ragweir.streams.routing.control import NAME, apply, effective_rows
 from ragweir.streams.routing.planner import Planned, plan
 from ragweir.streams.routing.share import Cost, planned_share, read_cost
 from ragweir.streams.routing.traffic import Period, check_dimensions, events_per_day, read_traffic
 from ragweir.streams.serving.telemetry import KnownLabels
 from ragweir.streams.settings import Settings
-from ragweir.streams.slot import bind_slot, started
+from ragweir.streams.worker import bind_slot, started
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -79,7 +79,8 @@ def run(settings: Settings, every: timedelta, slot: int, stopped: Callable[[], b
     """
     bind_slot(NAME, slot)
     check_dimensions(settings)
-    with started(NAME, slot, settings, PORT, KnownLabels(), stopped) as own:
+    known = KnownLabels(catalogue_version=catalogue(settings).version)
+    with started(NAME, slot, settings, PORT, known, stopped) as own:
         if wait_for_topics(settings, [settings.topics.prefix + name for name in TOPICS], own.stopped) is None:
             return
         own.health.not_ready = ""

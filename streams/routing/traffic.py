@@ -19,8 +19,7 @@ from ragweir.schemas.window import OVERFLOW
 from ragweir.schemas.window_key import WindowKey, parse_window_key
 from ragweir.schemas.window_record import WindowRecord, parse_window
 from ragweir.streams.backfill.compaction import CompactedRecords
-from ragweir.streams.explain import Watch
-from ragweir.streams.kafka.reader import offset_range, read
+from ragweir.streams.kafka.reader import Watch, offset_range, read
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
 

@@ -24,8 +24,8 @@ from ragweir.errors import PermanentError
 from ragweir.streams.child_python import python_command
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.deduplication import Duplicates
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.evaluate.rows import RowSource
-from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.records import EventPosition, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Settings
 

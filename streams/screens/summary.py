@@ -17,7 +17,7 @@ from ragweir.schemas.packed_scores import ScoreRow, decisions_of, row_of
 from ragweir.schemas.window import EstimateResult
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
-from ragweir.streams.terminal import printable
+from ragweir.streams.terminal import dollars, printable
 
 _MAX_VALUES = 100_000
 """Values that are kept of each metric for its quantiles, as a bound on memory."""
@@ -41,15 +41,6 @@ HEADLINES = (
 """Metrics to look at first, in order of importance."""
 _MAX_MODELS = 5
 """Names of models that are shown; an endpoint may report another one in each answer."""
-
-
-def dollars(micro: int) -> str:
-    """Format millionths of a dollar.
-
-    >>> dollars(12_345)
-    '$0.0123'
-    """
-    return f"${micro / 1_000_000:,.4f}"
 
 
 def decimal(value: float) -> str:

@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.schemas.codec.intake import REPAIRS
-from ragweir.schemas.traces.gaps import Gap
 from ragweir.schemas.window import Fate
 from ragweir.streams.records import Count, Measurements
 
@@ -38,6 +37,8 @@ class KnownLabels:
     """Names of those that are on judged metrics."""
     windows: Collection[str] = ()
     """Sizes of the windows that it shows."""
+    gaps: Collection[str] = ()
+    """What a partial interaction that it assembles may lack."""
     catalogue_version: str = CATALOGUE_VERSION
     """Version of the metrics that it loads."""
     kernel: str = ""
@@ -310,7 +311,7 @@ TABLE = (
         _JOIN,
         content=("full", "partial"),
     ),
-    _counter("ragweir_assemble_gaps_total", "Partial interactions, by what they lack", _JOIN, gap=get_args(Gap)),
+    _counter("ragweir_assemble_gaps_total", "Partial interactions, by what they lack", _JOIN, gap=attrgetter("gaps")),
     _counter(
         "ragweir_assemble_empty_total",
         "Closed traces without a new interaction: `no_genai`, no span of a model, tool or retrieval; `no_root`, a dead "

@@ -23,9 +23,10 @@ from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.streams.cli.app import app
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.export.exposition import Exposition
 from ragweir.streams.export.service import PROJECTIONS
-from ragweir.streams.from_settings import evaluate_config, judge_config
+from ragweir.streams.judge.from_settings import judge_config
 from ragweir.streams.judge.pricing import price_of
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.local.node import KAFKA_VERSION

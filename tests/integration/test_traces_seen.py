@@ -23,7 +23,7 @@ from ragweir.schemas.traces.wire import slices
 from ragweir.streams.assemble.clock import SourceClock
 from ragweir.streams.assemble.ledger import Closing, Ledger, Position
 from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.records import Record
 from ragweir.streams.settings import AssembleSettings, Settings
 from ragweir.streams.traces.collection import assemble_trace

@@ -19,7 +19,7 @@ from ragweir.metrics.view import reference
 from ragweir.streams import kernel_choice as choices
 from ragweir.streams.cli.checks import local
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.telemetry import Telemetry

@@ -17,7 +17,7 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.cli.app import app
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.records import Record
 from ragweir.streams.settings import load
 

@@ -11,7 +11,8 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.cli import app
 from ragweir.streams.compare.comparison import Difference
 from ragweir.streams.compare.gates import Gate
-from ragweir.streams.from_settings import catalogue, evaluate_config, map_text, otlp_results
+from ragweir.streams.evaluate.from_settings import evaluate_config
+from ragweir.streams.from_settings import catalogue, map_text, otlp_results
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings, load
 

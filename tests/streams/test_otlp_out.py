@@ -20,8 +20,9 @@ from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli.checks.context import CheckContext
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.from_settings import evaluate_config, judge_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.from_settings import judge_config
 from ragweir.streams.otlp_results import MAX_BYTES, OtlpResults
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.replay.request import topic_names

@@ -14,7 +14,8 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window
-from ragweir.streams.from_settings import catalogue, decoder, evaluate_config, known_catalogue, totals
+from ragweir.streams.evaluate.from_settings import evaluate_config
+from ragweir.streams.from_settings import catalogue, decoder, known_catalogue, totals
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 

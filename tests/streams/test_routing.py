@@ -28,8 +28,8 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import TOPICS, max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.settings import RoutingSettings, load
 
@@ -226,7 +226,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.settings import RoutingSettings
 router = Router(RoutingSettings(), Catalogue(everything()), tuple(suites()))
 for number in map(int, sys.stdin.read().split()):

@@ -23,7 +23,7 @@ from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
 from ragweir.schemas.window_record import parse_window
 from ragweir.streams.cli.options import interval
 from ragweir.streams.evaluate.rows import RowTable
-from ragweir.streams.explain import Watch
+from ragweir.streams.kafka.reader import Watch
 from ragweir.streams.records import Record
 from ragweir.streams.routing.outlook import outlook
 from ragweir.streams.routing.planner import LEAD, Planned, effective_at, is_late, plan

@@ -16,9 +16,9 @@ from ragweir.errors import ConfigurationError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.evaluate.row_file import read_row_file
 from ragweir.streams.evaluate.rows import RowSource, RowTable
-from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
 

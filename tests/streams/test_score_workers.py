@@ -16,7 +16,7 @@ from poison import event
 
 from bench.interactions import interactions
 from ragweir.errors import PermanentError
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.runtimes.scoring_processes import ScoringProcesses, Task
 from ragweir.streams.settings import Settings
 

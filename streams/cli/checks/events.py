@@ -8,8 +8,9 @@ from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.checks.objectives import evaluations, uncounted
 from ragweir.streams.cli.checks.registry import schemas
 from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.event_times import distances
-from ragweir.streams.from_settings import catalogue, evaluate_config
+from ragweir.streams.from_settings import catalogue
 from ragweir.streams.sample import read_newest
 from ragweir.streams.service import SERVICES
 

@@ -11,17 +11,16 @@ from confluent_kafka import TopicPartition
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.judging import LedgerEntry
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.from_settings import judge_config
 from ragweir.streams.judge.days import next_day
+from ragweir.streams.judge.from_settings import judge_config
 from ragweir.streams.judge.ledger import affordable
 from ragweir.streams.judge.probe import SIMULATED, error_message, probe, unpriced
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import Identity
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.masking import masked_url
-from ragweir.streams.screens.summary import dollars
 from ragweir.streams.settings import Settings
-from ragweir.streams.terminal import printable
+from ragweir.streams.terminal import dollars, printable
 
 _FORMATS = {
     "json_schema": "with structured outputs",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.cli.checks.ports import ports, supervisors
-from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING

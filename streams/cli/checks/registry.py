@@ -10,7 +10,7 @@ from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailab
 from ragweir.schemas.registry.frame import schema_id
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.cli.record_schemas import RecordSchemas
+from ragweir.streams.record_schemas import RecordSchemas
 from ragweir.streams.registry.client import RegistryClient
 from ragweir.streams.registry.output import registered
 from ragweir.streams.sample import read_newest
