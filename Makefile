@@ -34,7 +34,7 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Needs Python 3.11 or later. Java and Docker are used where they are; Rust's cargo makes scoring faster."
+	@echo "Needs Python 3.11 or later. Java is used where it is; Rust's cargo makes scoring faster."
 
 setup: $(READY) $(KERNEL) ## build .venv from the locked requirements; does nothing when it is up to date
 

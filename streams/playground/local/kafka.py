@@ -11,9 +11,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local import container
 from ragweir.streams.playground.local.jars import JarRunner
-from ragweir.streams.playground.local.node import KAFKA_VERSION, Node, NodeRunner, free_ports, require_free
+from ragweir.streams.playground.local.node import KAFKA_VERSION, Node, free_ports, require_free
 from ragweir.streams.playground.process import wait_until
 
 _START_SECONDS: Final = 120
@@ -29,7 +28,7 @@ class LocalKafka:
     """A single-node Kafka on this machine. Port and data stay when it is stopped or killed and started again."""
 
     node: Node
-    _runner: NodeRunner = field(repr=False)
+    _runner: JarRunner = field(repr=False)
 
     @property
     def bootstrap(self) -> str:
@@ -77,11 +76,11 @@ def local_kafka(
     properties: Mapping[str, str] = _NO_PROPERTIES,
     say: Callable[[str], None] = _silently,
 ) -> Iterator[LocalKafka]:
-    """Run a Kafka broker for the length of a `with` block: in a container if there is Docker, else from Maven's jars.
+    """Run a Kafka broker, from Maven's jars, for the length of a `with` block.
 
     Args:
         port: its port on loopback; a free one by default.
-        folder: the folder for its data, which then runs from jars; a temporary one by default.
+        folder: the folder for its data; a temporary one by default.
         properties: broker properties that override the node's own.
         say: is called with a sentence about what takes long.
 
@@ -91,10 +90,9 @@ def local_kafka(
     free = free_ports(2)
     port = port or free[0]
     node = Node(port, next(other for other in free if other != port), properties)
-    in_container = folder is None and container.available()
-    runner: NodeRunner = container.ContainerRunner(node) if in_container else JarRunner(node, folder, say)
+    runner = JarRunner(node, folder, say)
     try:
-        say(f"Starting Kafka {KAFKA_VERSION} on {node.bootstrap}" + (" in a container" if in_container else ""))
+        say(f"Starting Kafka {KAFKA_VERSION} on {node.bootstrap}")
         kafka = LocalKafka(node, runner)
         kafka.start()
         yield kafka

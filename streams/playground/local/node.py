@@ -1,9 +1,8 @@
-"""A local Kafka node: its version, ports and properties, and the interface of those that run it."""
+"""A local Kafka node: its version, ports and properties."""
 
 import contextlib
 import random
 import socket
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -22,30 +21,6 @@ LOOPBACK: Final = "127.0.0.1"
 _PORTS: Final = range(20_000, 32_000)
 
 
-class NodeRunner(ABC):
-    """Runs a node, from jars or in a container. The data are kept when it is stopped or killed and started again."""
-
-    @abstractmethod
-    def start(self) -> None:
-        """Start the node, without waiting for its answer."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Shut the node down in order, if it runs."""
-
-    @abstractmethod
-    def kill(self) -> None:
-        """End the node as SIGKILL does."""
-
-    @abstractmethod
-    def failure(self) -> str | None:
-        """Return the end of the log of a node that no longer runs; None while it runs."""
-
-    @abstractmethod
-    def discard(self) -> None:
-        """Stop the node, and remove what is temporary."""
-
-
 @dataclass(frozen=True)
 class Node:
     """One combined broker and controller on loopback, without authentication.
@@ -62,8 +37,8 @@ class Node:
         """The address for clients."""
         return f"{LOOPBACK}:{self.port}"
 
-    def configuration(self, *, data: str, bind: str = LOOPBACK) -> dict[str, str]:
-        """Return the node's properties, with its data in the folder `data` and its port bound to the address `bind`.
+    def configuration(self, *, data: str) -> dict[str, str]:
+        """Return the node's properties, with its data in the folder `data`.
 
         >>> Node(9092, 9093, {"num.partitions": "3"}).configuration(data="data")["advertised.listeners"]
         'PLAINTEXT://127.0.0.1:9092'
@@ -73,7 +48,7 @@ class Node:
             "node.id": "1",
             "controller.quorum.voters": f"1@{LOOPBACK}:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{bind}:{self.port},CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{LOOPBACK}:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": data,
