@@ -234,6 +234,19 @@ def test_a_record_that_claims_to_be_ours_forges_nothing_either() -> None:
     assert headers[-1] == ("a", b"1")
 
 
+def test_headers_that_the_publisher_writes_are_those_of_a_producer() -> None:
+    """The application sent the event: the dead letter has the id and the type that it wrote."""
+    sent: Headers = (
+        ("ce_source", b"ragweir/publish"),
+        ("ce_id", b"7"),
+        ("content-type", b"application/json"),
+        ("ragweir-tenant", b"a"),
+    )
+    kept = tuple((f"original-{name}", value) for name, value in sent)
+    assert letter(sent).headers[-4:] == kept
+    assert producer_headers(redriven(sent)) == kept
+
+
 def test_redrive_gives_the_headers_back() -> None:
     """The trace context is read again, and a second dead letter has the same headers of the producer."""
     headers: Headers = (

@@ -691,6 +691,16 @@ def test_a_copy_equals_its_original(value: object) -> None:
         assert copy is not value
 
 
+def test_the_memory_of_names_counts_as_that_of_values() -> None:
+    """An application may put data into the names of fields, such as one label for each document."""
+    short, long = {"a": 1}, {"a" * 5_000: 1}
+    sizes = [snapshot([value, {"inner": value}], 100_000)[1] for value in (short, long)]
+    assert sizes[1] - sizes[0] == 2 * 4_999
+    assert snapshot(long, snapshot(long, 100_000)[1])[0] == long
+    with pytest.raises(Rejected, match="memory"):
+        snapshot(long, snapshot(long, 100_000)[1] - 1)
+
+
 # Settings and logs.
 
 
