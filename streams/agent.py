@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.agent_parts import (
+    NO_HOLDING,
+    NO_INPUT_PROGRESS,
+    NO_PREPARATION,
+    NO_RECOVERY,
+    Holding,
+    InputProgress,
+    Preparation,
+    Recovery,
+)
+from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 
 
 class Changelog(Iterable[Record]):
@@ -73,25 +81,15 @@ class Assignment:
     changelog: Changelog = StoredChangelog()  # noqa: RUF009 - it is never changed
     """The same partition of the agent's changelog; empty for an agent without one."""
     preceding: Iterable[Record] = ()
-    """The committed records of at most `Agent.warm_up` offsets before the start, in order. The Kafka runtime reads them
-    while they are iterated over."""
+    """The committed records of at most `Preparation.warm_up` offsets before the start, in order. The Kafka runtime
+    reads them while they are iterated over."""
     topic_id: str = ""
     """Kafka's id of the topic; empty if unknown. Offsets in state that was stored with another id belong to a deleted
     topic."""
     partitions: int | None = None
     """The current partition count of the topic; None if unknown."""
     note: str = ""
-    """The note that was committed with the offset; see `Agent.note`."""
-
-
-class Origin(NamedTuple):
-    """An event that an output record was made of, as the record names it."""
-
-    topic_partition: TopicPartition
-    position: EventPosition
-    event_id: str
-    topic_id: str = ""
-    """Kafka's id of the topic; empty if the record does not name it."""
+    """The note that was committed with the offset; see `InputProgress.note`."""
 
 
 class Agent(ABC):
@@ -99,14 +97,15 @@ class Agent(ABC):
 
     A runtime makes all calls from one thread, in this order::
 
-        on_member                                                once, if the runtime gives the slot an id
-        start                                                    once
-        on_assigned                                              once for each assigned partition, before its records
-        on_partition_counts                                      when a count is known or has changed
-        on_time, handle or dead_letter ... on_ends, tick, on_commit or on_abort, drain_metrics      each transaction
-        on_revoked, drain_metrics                                when partitions are revoked, between transactions
-        drain                                                    before a stop
-        tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
+        preparation.start                                          once
+        preparation.on_member                                      once, if the runtime gives the slot an id
+        on_assigned                                                each partition, before its records
+        input_progress.on_partition_counts                         when a count is known or has changed
+        preparation.waiting, input_progress.on_time, handle or dead_letter ...
+        input_progress.on_ends, tick, on_commit or on_abort, drain_metrics              each transaction
+        on_revoked, drain_metrics                                  when partitions are revoked, between transactions
+        drain                                                      before a stop
+        tick, on_commit or on_abort, drain_metrics                 each transaction while `holding.in_flight`
 
     `handle` gets records in the order of offsets; `dead_letter` gets a record that must not be handled. A transaction
     may have no records. It has any number of batches in any number of calls, and `drain_metrics` may come between
@@ -118,12 +117,13 @@ class Agent(ABC):
     committed offsets, including those that the agent has held without settling them. After `on_revoked` no record of
     the partitions follows unless they are assigned again.
 
-    Only `start` and `on_assigned` may block: iterating over the changelog and the preceding records of an assignment
-    reads from Kafka. `on_assigned` may raise StateError, and errors of reading. The other methods return within a
-    fraction of a second per record and raise nothing but MemoryError, whatever the records contain: unusable records
-    become dead letters. Any other exception ends the process.
+    Only `preparation.start` and `on_assigned` may block: iterating over the changelog and the preceding records of an
+    assignment reads from Kafka. `on_assigned` may raise StateError, and errors of reading. The other methods return
+    within a fraction of a second per record and raise nothing but MemoryError, whatever the records contain: unusable
+    records become dead letters. Any other exception ends the process.
 
-    The defaults fit an agent without state that settles all records in `handle`.
+    The defaults fit an agent without state that settles all records in `handle`. The methods are those that several
+    agents have; what others need besides are optional parts.
     """
 
     @property
@@ -132,22 +132,9 @@ class Agent(ABC):
         """The topics that it writes to, by their names in the topic table."""
 
     @property
-    def reads(self) -> Mapping[str, str]:
-        """Full names of topics that it reads by itself, beside its inputs, with the ids that they had in `start`.
-
-        An id is empty before. If a topic is created again, a new process reads it before anything is committed.
-        """
-        return {}
-
-    @property
     def changelog(self) -> str | None:
         """The output that stores its state, partition by partition; None for an agent without state."""
         return None
-
-    @property
-    def warm_up(self) -> int:
-        """The number of offsets before a partition's start whose records it needs."""
-        return 0
 
     @property
     def clock_record(self) -> Emission | None:
@@ -159,9 +146,6 @@ class Agent(ABC):
         """
         return None
 
-    def start(self, stopped: Callable[[], bool]) -> None:
-        """Read what decisions need beside the inputs. May block until `stopped` returns true."""
-
     # The partitions.
 
     def on_assigned(self, assignment: Assignment) -> None:
@@ -171,25 +155,10 @@ class Agent(ABC):
             StateError: if the stored state does not fit the committed offset. The runtime reads both again.
         """
 
-    def resumes_at(self, topic_partition: TopicPartition) -> int | None:  # noqa: ARG002
-        """Return the offset from which it needs records of a partition that was just assigned; None for the start.
-
-        An agent that settles late may still have the records from the start to this offset, as after a rebalance that
-        gives a partition back to its owner. After an abort they are read again from the committed offset all the same.
-        """
-        return None
-
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Remove partitions. State may be kept in case they come back at the same offset."""
 
     # One transaction.
-
-    def on_time(self, now_s: float) -> None:
-        """Take the time of the next records, which were read before it.
-
-        Args:
-            now_s: epoch seconds of this machine, or of the brokers for an agent with a `clock_record`.
-        """
 
     @abstractmethod
     def handle(self, records: Sequence[Record]) -> Outcome:
@@ -209,7 +178,7 @@ class Agent(ABC):
         """Return the outcome of earlier records and of the passing of time.
 
         Args:
-            now_s: epoch seconds, as for `on_time`.
+            now_s: epoch seconds of this machine, or of the brokers for an agent with a `clock_record`.
             caught_up: the partitions that have been read to their end.
             max_settled: the number of records that the outcome may settle.
         """
@@ -229,85 +198,7 @@ class Agent(ABC):
         """
         return self.changelog is not None
 
-    # The slot.
-
-    def on_member(self, member: str) -> None:
-        """Take the slot's member id, which the next process of the slot has too."""
-
-    # Partitions and their ends.
-
-    @property
-    def confirms_ends(self) -> bool:
-        """True if it needs `on_ends`, for which the runtime asks Kafka for the ends of all partitions each second."""
-        return False
-
-    def on_ends(self, confirmed: Mapping[TopicPartition, float]) -> None:
-        """Take the partitions that are read to their ends, each with a time, in epoch seconds, at which that is sure.
-
-        Every record that Kafka had accepted before that time was given to `handle` or `dead_letter`, in this
-        transaction or an earlier one. Records of transactions that were open at the time count as accepted. The time is
-        that before Kafka was asked, so that it is no later however long an answer, or this process, was delayed.
-
-        Called before `tick`, with new answers only. A time may be given again after an abort.
-        """
-
-    @property
-    def counted_outputs(self) -> tuple[str, ...]:
-        """The outputs whose partition counts it needs."""
-        return ()
-
-    def on_partition_counts(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
-        """Take the partition counts: of the inputs by full name, of `counted_outputs` by name in the topic table.
-
-        Topics that do not exist at the moment are left out.
-        """
-
-    def note(self, topic_partition: TopicPartition) -> str:  # noqa: ARG002
-        """Return a note to commit with the offset of a partition, for its next owner; at most 100 characters.
-
-        Called when a transaction is committed, after its `tick`.
-        """
-        return ""
-
-    # Backpressure and stopping.
-
-    def waiting(self, records: Sequence[Record]) -> Collection[Record]:  # noqa: ARG002
-        """Return the records that cannot be handled yet: of each partition a last part. They are read again later.
-
-        What they wait for is obtained in the background.
-
-        Raises:
-            PermanentError: if people have to act first.
-        """
-        return ()
-
-    @property
-    def capacity(self) -> int:
-        """The number of records that it can take now; nothing is read at 0."""
-        return sys.maxsize
-
-    @property
-    def paused(self) -> Mapping[TopicPartition, int]:
-        """The partitions of which it takes no records now, with the offsets at which they resume."""
-        return {}
-
-    @property
-    def held(self) -> Collection[TopicPartition]:
-        """The partitions of which it has records that it has not settled."""
-        return ()
-
-    @property
-    def lag_from_read(self) -> bool:
-        """True if `ragweir_lag` counts from the last record that was read, and not from the last that was settled.
-
-        For an agent that settles records long after it has used them, whose committed offset never reaches the end.
-        """
-        return False
-
-    @property
-    def in_flight(self) -> bool:
-        """True while work is in progress that a stop should wait for."""
-        return False
+    # The stop, and the telemetry.
 
     def drain(self) -> None:
         """Start no more work: the process is about to stop."""
@@ -316,24 +207,24 @@ class Agent(ABC):
         """Return the values for the telemetry since the last call, independent of commits and aborts."""
         return Measurements()
 
-    # Offset recovery.
+    # The optional parts; see `ragweir.streams.agent_parts`.
 
     @property
-    def provenance(self) -> str | None:
-        """The output whose records name the events that they were made of; None without such an output."""
-        return None
+    def preparation(self) -> Preparation:
+        """Obtains what records are handled with."""
+        return NO_PREPARATION
 
-    def origins(self, output: Record) -> Iterable[Origin]:  # noqa: ARG002
-        """Return the events that a record of the `provenance` was made of."""
-        return ()
+    @property
+    def holding(self) -> Holding:
+        """The records that were taken and are not settled."""
+        return NO_HOLDING
 
-    def identities(self, record: Record) -> Iterable[tuple[EventPosition, str]]:  # noqa: ARG002
-        """Return the positions and ids of the events in an input record, in order, without events that have no id."""
-        return ()
+    @property
+    def input_progress(self) -> InputProgress:
+        """Follows how far the inputs are read."""
+        return NO_INPUT_PROGRESS
 
-    def replay_command(self, topic: str, first: int, end: int) -> str:  # noqa: ARG002
-        """Return the command that evaluates the records of a topic from `first` to before `end` again.
-
-        The log shows it to operators who set offsets back, which has no effect.
-        """
-        return "ragweir replay --run-id again"
+    @property
+    def recovery(self) -> Recovery:
+        """Proves from outputs how far the inputs were handled."""
+        return NO_RECOVERY

@@ -71,7 +71,7 @@ def in_kafka(settings: Settings, evaluation: Evaluation, record: Record | None) 
         return Original(None, "", _GONE)
     until = time.monotonic() + _REGISTRY_SECONDS
     agent = EvaluateAgent(_with_time(evaluate_config(settings, settings.input_topic), evaluation))
-    agent.start(lambda: time.monotonic() > until)
+    agent.preparation.start(lambda: time.monotonic() > until)
     place = f"{source.topic}/{source.partition}/{source.offset}"
     try:
         return _in_record(agent, record, evaluation, source, place)

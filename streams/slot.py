@@ -55,11 +55,11 @@ def run_slot(
         agent = service.agent(settings, present[existing[0]])
         forms = _forms(settings, agent, own.telemetry)
         written = forms.topics.values() if forms else ()
-        needed = [*existing, *map(settings.output_topic, agent.outputs), *written, *agent.reads]
+        needed = [*existing, *map(settings.output_topic, agent.outputs), *written, *agent.preparation.reads]
         if not present.keys() >= {*needed} and (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)
-        agent.start(own.stopped)
+        agent.preparation.start(own.stopped)
         if forms:
             forms.start(own.stopped)
         KafkaRuntime(

@@ -230,14 +230,14 @@ class Worker:
         log, agent = self.log, self.agent
         batch: list[Record] = []
         for place in self._next:
-            if place in agent.paused:
-                self._next[place] = agent.paused[place]
-            elif room := min(most, agent.capacity - len(batch)):
+            if place in agent.holding.paused:
+                self._next[place] = agent.holding.paused[place]
+            elif room := min(most, agent.holding.capacity - len(batch)):
                 fresh = log.records[place][self._next[place] :][: max(0, room)]
                 batch += fresh
                 self._next[place] += len(fresh)
         outcome = Outcome()
-        if refused is not None and (refused in batch or refused.topic_partition in agent.held):
+        if refused is not None and (refused in batch or refused.topic_partition in agent.holding.held):
             outcome = agent.dead_letter(refused, "it is refused")
             batch = [record for record in batch if record != refused]
         outcome.extend(agent.handle(batch))

@@ -347,7 +347,7 @@ class AggregateAgent(Agent):
                 f"the windows of partition {partition} are at offset {state.next_offset}, but the group's committed "
                 f"offset is {'gone' if committed is None else committed}: it would count events twice or not at "
                 f"all; set the group's offset of this partition to {state.next_offset} with kafka-consumer-groups, or "
-                f"use another topics.prefix. To compute the windows in a separate run: {self.replay_command('', 0, 0)}"
+                "use another topics.prefix. To compute the windows in a separate run: ragweir replay --run-id again"
             )
         # The progress is emitted in any case: its offset may be another, or another worker may have found it idle.
         state = state or PartitionState(assignment.start, written=assignment.changelog.end)

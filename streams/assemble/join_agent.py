@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 
 import structlog
@@ -11,6 +11,7 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass, StateError
 from ragweir.schemas.assembly import CLOCK_KEY
 from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.agent_parts import Holding
 from ragweir.streams.assemble.clock import SourceClock
 from ragweir.streams.assemble.closing import TraceCloser, TraceReader
 from ragweir.streams.assemble.emitted import EmittedTraces
@@ -36,6 +37,32 @@ _GAUGES = (
     "ragweir_assemble_clock_timestamp_seconds",
     "ragweir_assemble_clock_delay_seconds",
 )
+
+
+class _JoinHolding(Holding):
+    """The records of open traces, which are held until their traces are complete."""
+
+    def __init__(self, states: Mapping[TopicPartition, PartitionAssembly]) -> None:
+        self._states = states
+
+    @property
+    @override
+    def capacity(self) -> int:
+        return max(0, _MAX_BACKLOG - sum(len(state.backlog) for state in self._states.values()))
+
+    @property
+    @override
+    def held(self) -> Collection[TopicPartition]:
+        return [at for at, state in self._states.items() if state.holds_records]
+
+    @property
+    @override
+    def lag_from_read(self) -> bool:
+        return True
+
+    @override
+    def resumes_at(self, topic_partition: TopicPartition, start: int) -> int:
+        return max(start, self._states[topic_partition].read_to)
 
 
 class JoinAgent(Agent):
@@ -67,6 +94,7 @@ class JoinAgent(Agent):
         self._states: dict[TopicPartition, PartitionAssembly] = {}
         self._revoked: dict[TopicPartition, PartitionAssembly] = {}
         """The states of partitions that were given up, in case they come back in the same rebalance."""
+        self._holding = _JoinHolding(self._states)
         self._now_s = 0.0
         self._removed_gauges: set[Count] = set()
 
@@ -81,22 +109,12 @@ class JoinAgent(Agent):
         """A tombstone in the ledger: the delay of the clock is its distance to the brokers' time."""
         return Emission("assembly", CLOCK_KEY, None, ())
 
+    @property
+    @override
+    def holding(self) -> Holding:
+        return self._holding
+
     # Records.
-
-    @property
-    @override
-    def capacity(self) -> int:
-        return max(0, _MAX_BACKLOG - sum(len(state.backlog) for state in self._states.values()))
-
-    @property
-    @override
-    def held(self) -> Collection[TopicPartition]:
-        return [at for at, state in self._states.items() if state.holds_records]
-
-    @property
-    @override
-    def lag_from_read(self) -> bool:
-        return True
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
@@ -230,10 +248,6 @@ class JoinAgent(Agent):
             missed = MissedRange(start, until_ms)
             return stored.at(position._replace(next=max(start, position.next), floor=start, gap=missed))
         return stored
-
-    @override
-    def resumes_at(self, topic_partition: TopicPartition) -> int:
-        return self._states[topic_partition].read_to
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:

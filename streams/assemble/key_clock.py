@@ -3,7 +3,7 @@
 A mark must not be later than a record that is still to be read, or `join` would close traces whose spans wait there. So
 there are two sources of it, and the later one counts:
 
-- the time at which the partition's end was confirmed, see `ragweir.streams.agent.Agent.on_ends`;
+- the time at which the partition's end was confirmed, see `ragweir.streams.agent_parts.InputProgress.on_ends`;
 - before the end is reached, the median of the timestamps of the newest records. A minority of producers whose clocks
   are wrong cannot move it. Timestamps in the future show no progress and are left out.
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
@@ -21,16 +19,18 @@ from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode, event_time
 from ragweir.schemas.dead_letter import HEAD_BYTES
-from ragweir.schemas.evaluation import Decision, Evaluation, Source, Texts
+from ragweir.schemas.evaluation import Decision, Evaluation, Texts
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.packed_scores import score_headers
 from ragweir.schemas.topics import MAX_EVENT_BYTES, OTLP_EVALUATIONS, max_record_bytes
-from ragweir.streams.agent import Agent, Assignment, Origin
+from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.agent_parts import Preparation, Recovery
 from ragweir.streams.emissions import add_dead_letter, cloud_event, with_trace
 from ragweir.streams.evaluate.deduplication import Duplicates
 from ragweir.streams.evaluate.evaluations import EvaluationWriter, evaluation_of
 from ragweir.streams.evaluate.filters import Filters
+from ragweir.streams.evaluate.parts import EvaluatePreparation, EvaluateRecovery
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.evaluate.rows import ROUTING_AHEAD, RowSource
 from ragweir.streams.headers import read_headers
@@ -77,13 +77,6 @@ class EvaluateConfig:
     """The number of offsets back within which an id makes an event a duplicate."""
 
 
-class _Provenance(BaseModel):
-    """The fields of an evaluation that identify its event."""
-
-    event_id: str
-    source: Source
-
-
 class EvaluateAgent(Agent):
     """Scores every readable event once. A duplicate is counted, and an unreadable event becomes a dead letter.
 
@@ -101,13 +94,8 @@ class EvaluateAgent(Agent):
         self._duplicates = Duplicates(config.duplicate_horizon) if duplicates is None else duplicates
         self._writer = EvaluationWriter()
         self._rows = config.rows.rows
-
-    @override
-    def start(self, stopped: Callable[[], bool]) -> None:
-        """Read the routing rows."""
-        self._config.rows.start(stopped)
-        for decoder in self._config.decoders.values():
-            decoder.start(stopped)
+        self._preparation = EvaluatePreparation(config.rows, config.decoders, self._duplicates.horizon)
+        self._recovery = EvaluateRecovery(self._identities)
 
     @override
     def drain(self) -> None:
@@ -116,11 +104,6 @@ class EvaluateAgent(Agent):
     @override
     def drain_metrics(self) -> Measurements:
         return self._config.rows.drain_metrics()
-
-    @property
-    @override
-    def reads(self) -> Mapping[str, str]:
-        return self._config.rows.topics
 
     @property
     @override
@@ -160,20 +143,6 @@ class EvaluateAgent(Agent):
             outcome.counts["ragweir_kernel_panics_total",] += self._panics - panics
         return outcome
 
-    @override
-    def waiting(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records whose schemas are not known yet, each with all later ones of its partition."""
-        decoders = self._config.decoders
-        waiting: list[Record] = []
-        partitions: set[TopicPartition] = set()
-        for record in records if decoders else ():
-            # Also behind a record that waits, so that all schemas of a batch are asked for at once.
-            is_ready = decoders.get(record.topic, self._json).ready(record.value, record.topic_partition)
-            if record.topic_partition in partitions or not is_ready:
-                partitions.add(record.topic_partition)
-                waiting.append(record)
-        return waiting
-
     @property
     def _panics(self) -> int:
         """The number of events so far at which the kernel failed."""
@@ -188,22 +157,17 @@ class EvaluateAgent(Agent):
         most = HEAD_BYTES if error_class == "refused" else self._config.max_event_bytes
         add_dead_letter(outcome, _SERVICE, record, error_class, reason, most)
         if error_class == "refused":  # The id of a record that ends processes is not read.
-            for position, event_id in self.identities(record):
+            for position, event_id in self._identities(record):
                 self._duplicates.seen(record.topic_partition, position, event_id)
         self._duplicates.advance(record.topic_partition, record.offset)
         return outcome
 
     # Duplicates.
 
-    @property
-    @override
-    def warm_up(self) -> int:
-        return self._duplicates.horizon
-
     @override
     def on_assigned(self, assignment: Assignment) -> None:
         """Read the ids of the preceding records."""
-        before = (event for record in assignment.preceding for event in self.identities(record))
+        before = (event for record in assignment.preceding for event in self._identities(record))
         self._duplicates.restore(assignment.topic_partition, assignment.start, before)
 
     @override
@@ -219,32 +183,23 @@ class EvaluateAgent(Agent):
     def on_abort(self) -> None:
         self._duplicates.abort()
 
-    # Offset recovery.
+    # The optional parts.
 
     @property
     @override
-    def provenance(self) -> str:
-        return "evaluations"
+    def preparation(self) -> Preparation:
+        return self._preparation
 
+    @property
     @override
-    def origins(self, output: Record) -> Iterator[Origin]:
-        """Return the source of an evaluation; nothing for another record."""
-        with suppress(ValidationError):
-            evaluation = _Provenance.model_validate_json(output.value or b"")
-            source = evaluation.source
-            yield Origin((source.topic, source.partition), (source.offset, source.index), evaluation.event_id)
+    def recovery(self) -> Recovery:
+        return self._recovery
 
-    @override
-    def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
+    def _identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
         """Return the positions and ids of the readable events."""
         for index, event in enumerate(self.read(record)):
             if not isinstance(event, Rejected):
                 yield (record.offset, index), event[0].event_id
-
-    @override
-    def replay_command(self, topic: str, first: int, end: int) -> str:
-        """Return the command that evaluates these offsets of all partitions of a topic in a separate run."""
-        return f"ragweir replay --run-id again-{first}-{end} --topic {topic} --from {first} --to {end}"
 
     # Evaluating.
 

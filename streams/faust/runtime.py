@@ -158,7 +158,7 @@ class EvaluateApp(faust.App):
     @override
     async def on_first_start(self) -> None:
         """Start the slot and wait for its topics; end the process after an error that a restart does not remove."""
-        settings, needed = self._settings, [*self._inputs, *self._outputs.values(), *self._agent.reads]
+        settings, needed = self._settings, [*self._inputs, *self._outputs.values(), *self._agent.preparation.reads]
         try:
             slot = started(
                 *("evaluate", self._slot, settings, self._port, self._known, self._must_stop),
@@ -169,7 +169,7 @@ class EvaluateApp(faust.App):
             own = self.add_context(slot)
             self._telemetry, self._health = own.telemetry, own.health
             await asyncio.to_thread(wait_for_topics, settings, needed, own.stopped)
-            await asyncio.to_thread(self._agent.start, own.stopped)
+            await asyncio.to_thread(self._agent.preparation.start, own.stopped)
         except (PermanentError, ConfigurationError) as error:
             _exit_for_good(str(error))
 

@@ -7,47 +7,37 @@ starts the jobs whose reservations are committed. The pool makes the calls.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 
-from pydantic import ValidationError
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.schemas.dead_letter import HEAD_BYTES
-from ragweir.schemas.judging import CLOCK_KEY, LedgerEntry
+from ragweir.schemas.judging import CLOCK_KEY
 from ragweir.schemas.topics import OTLP_EVALUATIONS
-from ragweir.streams.agent import Agent, Assignment, Origin
+from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.agent_parts import Holding, Preparation, Recovery
 from ragweir.streams.emissions import add_dead_letter
 from ragweir.streams.judge.admission import RequestAdmission
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.days import DayClock
-from ragweir.streams.judge.fairness import ABOVE_SHARE, Name, TenantShares
+from ragweir.streams.judge.fairness import ABOVE_SHARE, TenantShares
 from ragweir.streams.judge.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
+from ragweir.streams.judge.holding import HELD_PER_JOB, MOST_HELD_BYTES, RUNNING, JudgeHolding
 from ragweir.streams.judge.job import JobResult, JudgePool
 from ragweir.streams.judge.ledger import Budget
+from ragweir.streams.judge.parts import JudgePreparation, JudgeRecovery
 from ragweir.streams.judge.request_state import RequestState
 from ragweir.streams.judge.results import evaluated, judged, result, unjudged, waiting
 from ragweir.streams.judge.worker_ledgers import WorkerLedgers
-from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 
 _SERVICE, _REQUESTS = "judge", "judge.requests"
 _OTHER_OWNER_PAUSE = timedelta(seconds=5)
 """The pause of a partition whose ledger another worker has, as happens while topics grow."""
-_HELD_PER_JOB = 4
-"""Held requests for each job that may run: those that wait, and those that finished before an earlier one."""
-_MOST_HELD_BYTES = 64 * 1024 * 1024
-"""The most bytes of held requests as they were read, not counting the last batch."""
-_MOST_MOVED = 4_000
-"""The most held requests that were moved to `judge.retry`: they are held until all before them are finished."""
-_MIN_READ = 100
-"""The least number of requests that are read together to find those of other tenants behind a flood."""
-_RESUME = 0.75
-"""The part of a limit or share at which reading resumes, since pausing a partition discards what was fetched."""
-_RUNNING = RequestState.RESERVED, RequestState.IN_FLIGHT
 
 
 class JudgeAgent(Agent):
@@ -63,17 +53,12 @@ class JudgeAgent(Agent):
             cache(partial(Budget.share, judge, config.floor_share)), config.partitions, config.shares
         )
         self._days = DayClock(config.clock, config.day)
-        self._most_held = _HELD_PER_JOB * judge.concurrency
-        self._shares = TenantShares(judge.budgets_by_tenant, self._most_held, _MOST_HELD_BYTES // 2)
+        self._shares = TenantShares(judge.budgets_by_tenant, HELD_PER_JOB * judge.concurrency, MOST_HELD_BYTES // 2)
         self._admission = RequestAdmission(config, self._ledgers, self._shares, self._days)
         self._now = datetime.fromtimestamp(0, UTC)
-        self._paused: dict[TopicPartition, tuple[int, datetime]] = {}
-        """The offset of the next request, and the time until which it has to wait."""
-        self._crowded: dict[TopicPartition, tuple[int, Name]] = {}
-        """The offset of the next request, which was moved, and its tenant, whose share has no room for it."""
-        self._newly_paused: set[TopicPartition] = set()
-        """Those since the last tick: the runtime has to see each of them once, to seek back."""
-        self._full = self._draining = False
+        self._holding = JudgeHolding(self._requests, self._shares, judge.concurrency, moves=config.moves)
+        self._preparation = JudgePreparation(config.rates)
+        self._recovery = JudgeRecovery(config.max_bytes)
 
     @property
     @override
@@ -91,52 +76,26 @@ class JudgeAgent(Agent):
         """A tombstone of an account that cannot exist: the days of budgets follow the brokers' time."""
         return None if self._config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
 
+    @property
     @override
-    def on_member(self, member: str) -> None:
-        if self._config.rates:
-            self._config.rates.on_member(member)
+    def preparation(self) -> Preparation:
+        return self._preparation
+
+    @property
+    @override
+    def holding(self) -> Holding:
+        return self._holding
+
+    @property
+    @override
+    def recovery(self) -> Recovery:
+        return self._recovery
 
     # The flow of records.
 
-    @property
-    @override
-    def paused(self) -> Mapping[TopicPartition, int]:
-        return {partition: offset for partition, (offset, _) in (*self._paused.items(), *self._crowded.items())}
-
-    @property
-    @override
-    def capacity(self) -> int:
-        moved = sum(request.moved for request in self._requests)
-        held = len(self._requests) - moved
-        most = self._most_held * (2 if self._reads_on else 1)
-        fill = max(held / most, moved / _MOST_MOVED, self._requests.size / _MOST_HELD_BYTES)
-        if fill >= 1:
-            self._full = True
-        elif fill <= _RESUME:
-            self._full = False
-        if self._full or self._draining:
-            return 0
-        return max(_MIN_READ if self._reads_on else 1, self._most_held - held)
-
-    @property
-    def _reads_on(self) -> bool:
-        """True if reading goes on beyond the limit, to find requests of other tenants."""
-        return self._config.moves and self._shares.known
-
-    @property
-    @override
-    def held(self) -> Collection[TopicPartition]:
-        return self._requests.partitions
-
-    @property
-    @override
-    def in_flight(self) -> bool:
-        """True while jobs run or are about to start, or results can be emitted."""
-        return self._requests.is_emitting or bool(self._requests.in_state(*_RUNNING))
-
     @override
     def drain(self) -> None:
-        self._draining = True
+        self._holding.draining = True
 
     @override
     def drain_metrics(self) -> Measurements:
@@ -157,23 +116,21 @@ class JudgeAgent(Agent):
             self._shares.count(self._requests)
         for record in records:
             partition, buffer = record.topic_partition, self._requests.buffer(record)
-            if partition in self._paused or partition in self._crowded or record.offset < buffer.next_offset:
+            if partition in self._holding or record.offset < buffer.next_offset:
                 continue
             request = self._read(record)
             until = request.request.not_before
             if partition[1] not in self._ledgers:
                 until = self._now + _OTHER_OWNER_PAUSE
             if until is not None and until > self._now:
-                self._paused[partition] = record.offset, until
-                self._newly_paused.add(partition)
+                self._holding.pause(record, until)
                 continue
             tenant = self._shares.name(request.request)
-            if self._reads_on and request.request.why == ABOVE_SHARE and self._shares.has_share(tenant):
+            if self._holding.reads_on and request.request.why == ABOVE_SHARE and self._shares.has_share(tenant):
                 # It was moved before, and goes on waiting there.
-                self._crowded[partition] = record.offset, tenant
-                self._newly_paused.add(partition)
+                self._holding.pause_for_share(record, tenant)
                 continue
-            request.behind = any(tenant == other for _, other in self._crowded.values())
+            request.behind = self._holding.is_crowded(tenant)
             self._requests.add(request)
             self._shares.add(request)
         return Outcome()
@@ -218,7 +175,7 @@ class JudgeAgent(Agent):
         """Settle finished requests, and emit changes of the ledger: new reservations and the cost of ended jobs."""
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._shares.count(self._requests)
-        self._unpause()
+        self._holding.resume(self._now)
         self._days.set(now_s, self._ledgers.newest_day)
         day = self._days.today()
         for job_result in self._pool.take_results():
@@ -231,7 +188,7 @@ class JudgeAgent(Agent):
         self._requests.emit(outcome, max_settled)
         # Before requests are moved, so that no slot stays free.
         self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
-        if self._reads_on:
+        if self._holding.reads_on:
             surplus = self._shares.surplus(self._requests.in_state(RequestState.WAITING))
             self._admission.move(surplus, self._now)
         self._requests.emit(outcome, max_settled)
@@ -240,20 +197,6 @@ class JudgeAgent(Agent):
             outcome.emissions += self._config.rates.emissions(now_s)
         outcome.levels |= self._ledgers.levels(day)
         return outcome
-
-    def _unpause(self) -> None:
-        """Resume partitions whose next request has waited long enough, or whose tenant has room again."""
-        self._paused = {
-            partition: (offset, until)
-            for partition, (offset, until) in self._paused.items()
-            if until > self._now or partition in self._newly_paused
-        }
-        self._crowded = {
-            partition: (offset, tenant)
-            for partition, (offset, tenant) in self._crowded.items()
-            if partition in self._newly_paused or self._shares.has_share(tenant, _RESUME)
-        }
-        self._newly_paused.clear()
 
     def _result(self, held: HeldRequest, ended: JobResult) -> Outcome:
         config, request, judge = self._config, held.request, self._config.judge
@@ -281,9 +224,9 @@ class JudgeAgent(Agent):
 
     def _free_slots(self) -> int:
         """Return the number of jobs that may start."""
-        if self._draining or self._pool.unavailable_reason:
+        if self._holding.draining or self._pool.unavailable_reason:
             return 0
-        return self._config.judge.concurrency - len(self._requests.in_state(*_RUNNING))
+        return self._config.judge.concurrency - len(self._requests.in_state(*RUNNING))
 
     @override
     def on_commit(self) -> None:
@@ -299,31 +242,6 @@ class JudgeAgent(Agent):
     @override
     def on_abort(self) -> None:
         self._requests.abort()
-
-    # Offset recovery.
-
-    @property
-    @override
-    def provenance(self) -> str:
-        return "judge.ledger"
-
-    @override
-    def origins(self, output: Record) -> Iterator[Origin]:
-        """Return the finished requests that a record of the ledger lists."""
-        with suppress(ValidationError):
-            for each in LedgerEntry.model_validate_json(output.value or b"").finished:
-                yield Origin((each.topic, each.partition), (each.offset, 0), each.event_id, each.topic_id)
-
-    @override
-    def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
-        """Return the id of the event of a request."""
-        with suppress(Rejected):
-            yield (record.offset, 0), read_request(record, self._config.max_bytes).evaluation.event_id
-
-    @override
-    def replay_command(self, topic: str, first: int, end: int) -> str:
-        """Return the command that judges all interactions in a separate run with a separate budget."""
-        return "ragweir replay --run-id judged-again --judge budget --budget DOLLARS"
 
     # Partitions.
 
@@ -348,6 +266,5 @@ class JudgeAgent(Agent):
             if request.state is RequestState.IN_FLIGHT or request.state.is_unbooked:
                 self._ledgers.forfeit(each for day in request.reservation.by_day for each in day)
         self._pool.cancel([request.id for request in dropped if request.state is RequestState.IN_FLIGHT])
-        self._paused = {each: pause for each, pause in self._paused.items() if each[1] not in numbers}
-        self._crowded = {each: pause for each, pause in self._crowded.items() if each[1] not in numbers}
+        self._holding.drop(numbers)
         self._ledgers.drop(numbers)

@@ -72,7 +72,7 @@ def estimate(settings: Settings, run: Run) -> ReplayEstimate:
         ConfigurationError: if the settings are invalid.
     """
     agent = EvaluateAgent(replay_config(settings, run))
-    agent.start(lambda: True)  # Rows that cannot be read at the first attempt are left out of an estimate.
+    agent.preparation.start(lambda: True)  # Rows that cannot be read at the first attempt are left out of an estimate.
     records = list(islice(_sample(settings, run), SAMPLE_RECORDS))
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
     total = sum(1 for file in run.files for _ in read_events(Path(file.path), max_bytes))

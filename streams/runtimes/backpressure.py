@@ -7,24 +7,24 @@ from collections.abc import Callable
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.agent import Agent
+from ragweir.streams.agent_parts import Holding
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.offsets import OffsetTracker
 
 
 class Backpressure:
-    """Pauses and resumes partitions as the agent's `capacity` and `paused` say.
+    """Pauses and resumes partitions as the `capacity` and the `paused` of an agent's holding say.
 
     A resumed partition is sought: its prefetched records are gone, and it may have to go back.
     """
 
-    def __init__(self, agent: Agent, consumer: Consumer, offsets: OffsetTracker) -> None:
-        self._agent, self._consumer, self._offsets = agent, consumer, offsets
+    def __init__(self, holding: Holding, consumer: Consumer, offsets: OffsetTracker) -> None:
+        self._holding, self._consumer, self._offsets = holding, consumer, offsets
         self.paused: set[TopicPartition] = set()
 
     def capacity(self, seek: Callable[[PartitionOffset], None]) -> int:
         """Pause and resume partitions; return the number of records that the agent takes now."""
-        capacity, paused = self._agent.capacity, self._agent.paused
+        capacity, paused = self._holding.capacity, self._holding.paused
         for partition, offset in paused.items():
             self._offsets.consumed[partition] = offset
         to_pause = set(paused) if capacity else set(self._offsets.committed)

@@ -53,7 +53,7 @@ def run(agent: Agent, max_event_bytes: int) -> None:
     sink.write(READY)
     try:
         while (record := _next_record(source)) is not None:
-            if agent.waiting([record]):
+            if agent.preparation.waiting([record]):
                 sink.write(WAITING)
                 continue
             limit_time(CPU_SECONDS)

@@ -113,7 +113,7 @@ class Committer:
         before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
         # Kafka accepts no offset of a topic that does not exist, and with it none of the others.
         known = [each for each in self._offsets.next_offsets(moved) if each.topic not in self._identity.missing]
-        offsets = attempts.with_metadata(known, before, self._agent.note)
+        offsets = attempts.with_metadata(known, before, self._agent.input_progress.note)
         own = GroupOffsets(offsets, self.group_metadata)
         progress = self._progress.offsets(offsets)
         further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
@@ -132,7 +132,7 @@ class Committer:
         Raises:
             RestartRequired: if a topic was deleted and created again. Nothing of the transaction is committed.
         """
-        held = {topic for topic, _ in self._offsets.committed} | self._agent.reads.keys()
+        held = {topic for topic, _ in self._offsets.committed} | self._agent.preparation.reads.keys()
         if not (changed := self._identity.changed().keys() & held):
             return
         try:

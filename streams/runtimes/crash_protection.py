@@ -107,7 +107,7 @@ class CrashProtection:
         """
         if not self.attempts.in_progress:
             return
-        held, moved = self._agent.held, {record.topic_partition for record in outcome.settled}
+        held, moved = self._agent.holding.held, {record.topic_partition for record in outcome.settled}
         started_before_s = time.monotonic() - _SURVIVED_SECONDS
 
         def is_safe(partition: TopicPartition, started_s: float, attempts: int) -> bool:

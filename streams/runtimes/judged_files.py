@@ -91,7 +91,7 @@ class JudgedFiles:
                 reading = False
                 if self._is_over():
                     return
-            capacity, seen = self._agent.capacity, 0
+            capacity, seen = self._agent.holding.capacity, 0
             batch = self._due(capacity)
             while reading and seen < _LINES and len(batch) < capacity and not self._stopped():
                 if (line := next(lines, None)) is None:
@@ -142,7 +142,9 @@ class JudgedFiles:
         """Start no more requests; return whether to stop waiting for the calls in flight."""
         self._agent.drain()
         self._stop_by = self._stop_by or time.monotonic() + _DRAIN_SECONDS
-        return not self._agent.in_flight or bool(self._pool.unavailable_reason) or time.monotonic() > self._stop_by
+        return (
+            not self._agent.holding.in_flight or bool(self._pool.unavailable_reason) or time.monotonic() > self._stop_by
+        )
 
 
 def _run_config(config: JudgeConfig, spent: int) -> JudgeConfig:

@@ -10,7 +10,7 @@ committed before partitions are revoked. Records on which a process may have die
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -31,6 +31,7 @@ from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.canary_client import CanaryClient
+from ragweir.streams.runtimes.clock_record import commit_clock_record
 from ragweir.streams.runtimes.committer import Committer, Forms
 from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds, ask_kafka
 from ragweir.streams.runtimes.crash_protection import CrashProtection
@@ -41,6 +42,7 @@ from ragweir.streams.runtimes.rebalance import RebalanceListener
 from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
+from ragweir.streams.runtimes.topic_report import TopicReport
 from ragweir.streams.runtimes.transactions import Aborted, Transactions, restart_after
 from ragweir.streams.runtimes.unassigned_partitions import UnassignedPartitions
 from ragweir.streams.serving.health import Health
@@ -91,7 +93,8 @@ class KafkaRuntime:
         connection, group = Connection(), identity.group
         stopped_and_alive = health.with_heartbeat(stopped)
         self._agent, self._inputs, self._stopped, self._telemetry = agent, inputs, stopped, telemetry
-        agent.on_member(identity.member)
+        self._holding, self._input_progress = agent.holding, agent.input_progress
+        agent.preparation.on_member(identity.member)
         self._aborts = 0
         self._max_events = settings.batch.max_events
         self._bisection = PoisonBisection(settings.batch.max_events)
@@ -102,21 +105,17 @@ class KafkaRuntime:
             consumer,
             offsets,
             settings.batch,
-            Backpressure(agent, consumer, offsets),
+            Backpressure(agent.holding, consumer, offsets),
             ReplayLimiter(bounds, consumer),
             lambda error: restart_after(error, identity.member, connection.quiet_s),
         )
         client = CanaryClient(canary, stopped_and_alive) if canary else None
         self._crash_protection = CrashProtection(agent, client, self._commit_metadata, health.alive)
-        self._counted_outputs = {settings.topics.prefix + name: name for name in agent.counted_outputs}
+        counted = {settings.topics.prefix + name: name for name in agent.input_progress.counted_outputs}
         self._identity = TopicIdentity(
-            settings, inputs, connection, self._on_wait, stopped, [*self._counted_outputs], agent.reads
+            settings, inputs, connection, self._on_wait, stopped, [*counted], agent.preparation.reads
         )
-        self._counts: Mapping[str, int] = {}
-        self._missing: frozenset[str] | None = None
-        # The changelog of an agent without a provenance holds the progress of every partition, idle ones too.
-        progress = identity.progress_group if agent.provenance else None
-        self._progress = ProgressGroup(settings, progress, self._identity.topics, stopped_and_alive)
+        self._progress = ProgressGroup(settings, identity.progress_group, self._identity.topics, stopped_and_alive)
         self._rebalance = RebalanceListener(
             settings,
             consumer,
@@ -142,13 +141,10 @@ class KafkaRuntime:
             reader,
             telemetry,
             health,
-            lag_from_read=agent.lag_from_read,
+            lag_from_read=agent.holding.lag_from_read,
         )
-        self._unassigned = UnassignedPartitions(settings, consumer, group, self._input_counts, connection, self._rejoin)
         self._clock = BrokerClock()
-        self._ends = None
-        if agent.confirms_ends:
-            self._ends = ConfirmedEnds(ask_kafka(self._identity.admin), reader.position, self._clock.now_s)
+        self._ends = ConfirmedEnds(ask_kafka(self._identity.admin), reader.position, self._clock.now_s)
         reports = {"delivery.report.only.error": agent.clock_record is None}
         properties = {**producer_properties(settings, identity, connection), **reports}
         self._max_bytes = settings.commit.max_bytes
@@ -161,6 +157,10 @@ class KafkaRuntime:
             stopped,
             self._clock.on_delivery,
             settings.commit.interval_ms / 1_000,
+        )
+        self._topics = TopicReport(agent.input_progress, inputs, counted, self._identity, self._transactions, telemetry)
+        self._unassigned = UnassignedPartitions(
+            settings, consumer, group, self._topics.input_counts, connection, self._rejoin
         )
         self._committer = Committer(
             agent,
@@ -212,7 +212,7 @@ class KafkaRuntime:
         """Wait a short while for work in flight, which would have to be repeated."""
         self._agent.drain()
         until = time.monotonic() + DRAIN_SECONDS
-        while self._agent.in_flight and time.monotonic() < until:
+        while self._holding.in_flight and time.monotonic() < until:
             self._process_batch()
 
     def _process_batch(self) -> None:
@@ -221,7 +221,7 @@ class KafkaRuntime:
         if not (self._offsets.is_replay or self._stopped()):
             self._unassigned.tick()
         records = self._reader.read(max(1, self._max_settled), linger=not self._committer.pending.is_open)
-        if waiting := self._agent.waiting(records):
+        if waiting := self._agent.preparation.waiting(records):
             self._put_back(records, waiting)
         self._committer.group_metadata = self._consumer.consumer_group_metadata()
         is_last = self._is_last_batch(len(records))
@@ -230,17 +230,16 @@ class KafkaRuntime:
             self._identity.ask()
         try:
             if self._offsets.committed and not self._clock.is_asked:
-                self._commit_clock_record()
+                commit_clock_record(self._agent, self._transactions, self._clock, self._offsets.committed)
             if records and self._offsets.uncommitted:
                 self._commit()  # The starts of partitions, with the agent's state there.
             self._begin(records)
-            self._show_missing()
-            self._show_counts()
+            self._topics.show()
             outcome = self._handle(records)
             if is_last or self._is_last_batch():
                 # Only here have all records that were read been handled.
-                if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
-                    self._agent.on_ends(confirmed)
+                if confirmed := self._ends.confirmed(self._input_progress.to_confirm(self._offsets.committed)):
+                    self._input_progress.on_ends(confirmed)
                 self._commit(outcome)
             else:
                 self._committer.add(outcome)
@@ -293,9 +292,9 @@ class KafkaRuntime:
         That is everything while attempts are in progress, and where each batch is committed.
         """
         rest, pending = Outcome(), self._committer.pending
-        self._agent.on_time(self._clock.now_s())
+        self._input_progress.on_time(self._clock.now_s())
         poison = self._bisection.poison
-        if poison is not None and (poison in records or poison.topic_partition in self._agent.held):
+        if poison is not None and (poison in records or poison.topic_partition in self._holding.held):
             rest.extend(self._agent.dead_letter(poison, self._bisection.reason))
             records = [record for record in records if record != poison]
         if not records:
@@ -320,31 +319,6 @@ class KafkaRuntime:
         """The number of records that the next batch, or the next tick, may settle."""
         return max(0, min(self._max_events, self._bisection.limit - self._committer.pending.settled))
 
-    def _show_missing(self) -> None:
-        """Show the inputs that do not exist."""
-        missing = self._identity.missing
-        if missing == self._missing:
-            return
-        self._missing = missing
-        if missing:
-            log.error("input topics do not exist; the others are read", topics=sorted(missing))
-        for topic in self._inputs:
-            self._telemetry.set("ragweir_topic_missing", topic in missing, topic)
-
-    def _show_counts(self) -> None:
-        """Hand partition counts that are new to the agent."""
-        counts = self._identity.partitions
-        if counts == self._counts:
-            return
-        outputs = {topic: counts[topic] for topic in self._counted_outputs if topic in counts}
-        if all(self._transactions.knows_partitions(*each) for each in outputs.items()):
-            self._counts = counts
-            own = {self._counted_outputs[topic]: count for topic, count in outputs.items()}
-            self._agent.on_partition_counts(self._input_counts(), own)
-
-    def _input_counts(self) -> Mapping[str, int]:
-        return {name: count for name, count in self._identity.partitions.items() if name not in self._counted_outputs}
-
     # One transaction.
 
     def _commit(self, outcome: Outcome | None = None) -> None:
@@ -365,22 +339,6 @@ class KafkaRuntime:
         self._committer.add(outcome)
         if self._committer.commit():
             self._aborts = 0
-
-    def _commit_clock_record(self) -> None:
-        """Commit a record whose delivery report has the brokers' time, before the agent's first record."""
-        if (record := self._agent.clock_record) is None:
-            return
-        if record.topic == self._agent.changelog:
-            _, partition = next(iter(self._offsets.committed))
-            record = record._replace(partition=partition)
-        self._transactions.write([record])
-        self._transactions.commit()  # Without offsets: the first ones of an agent with a changelog go with its state.
-        if not self._clock.is_brokers:
-            log.warning(
-                "all times follow this machine's clock: the topic does not have the brokers' time",
-                topic=record.topic,
-                setting="message.timestamp.type=LogAppendTime",
-            )
 
     def _commit_metadata(self) -> None:
         self._committer.commit_metadata()

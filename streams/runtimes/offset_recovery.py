@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, PermanentError, Unreachable
-from ragweir.streams.agent import Agent
+from ragweir.streams.agent_parts import Recovery
 from ragweir.streams.kafka.client import is_transient
 from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
-from ragweir.streams.records import EventPosition, TopicPartition
+from ragweir.streams.records import EventPosition, Record, TopicPartition
 from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
@@ -39,14 +39,15 @@ class OffsetRecovery:
     def __init__(
         self,
         settings: Settings,
-        agent: Agent,
+        recovery: Recovery,
         topics: Mapping[str, TopicVersion],
         progress: ProgressGroup,
         stopped: Callable[[], bool],
     ) -> None:
-        self._settings, self._agent, self._topics = settings, agent, topics
+        self._settings, self._recovery, self._topics = settings, recovery, topics
         self._progress, self._stopped = progress, stopped
-        self._output = settings.topics.prefix + (agent.provenance or "")
+        self._outputs = [settings.topics.prefix + name for name in recovery.outputs]
+        self._names = ", ".join(self._outputs)
 
     def recovered(self, committed: Sequence[PartitionOffset]) -> list[PartitionOffset]:
         """Return committed offsets, with later ones in place of those that are older than is proven.
@@ -56,7 +57,7 @@ class OffsetRecovery:
             Interrupted: if `stopped` returns true meanwhile.
             KafkaException: if the broker answers with an error that is not transient.
         """
-        if self._agent.provenance is None:
+        if not self._outputs:
             return list(committed)
         while True:
             try:
@@ -72,12 +73,12 @@ class OffsetRecovery:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     raise PermanentError(
-                        f"{self._output} may not be read; its newest records prove where to go on"
+                        f"{self._names} may not be read; its newest records prove where to go on"
                     ) from None
                 if not is_transient(error) and code not in _AWAY:
                     raise
                 reason = error.args[0].str()
-            log.info("waiting to read where to go on", topic=self._output, reason=reason)
+            log.info("waiting to read where to go on", topic=self._names, reason=reason)
             if self._stopped():
                 raise Interrupted
             time.sleep(_PAUSE_SECONDS)
@@ -85,14 +86,18 @@ class OffsetRecovery:
     def _newest_positions(self) -> Mapping[TopicPartition, Mapping[EventPosition, str]]:
         """Return the positions and ids of the events that the newest records of the output were made of."""
         written: defaultdict[TopicPartition, dict[EventPosition, str]] = defaultdict(dict)
-        for record in read(self._settings, offset_range(self._settings, self._output).newest(_TAIL)):
+        for record in self._newest_records():
             if self._stopped():
                 raise Interrupted
-            for origin in self._agent.origins(record):
+            for origin in self._recovery.origins(record):
                 topic = self._topics.get(origin.topic_partition[0])
                 if topic is not None and origin.topic_id in ("", topic.id):
                     written[origin.topic_partition][origin.position] = origin.event_id
         return written
+
+    def _newest_records(self) -> Iterator[Record]:
+        for output in self._outputs:
+            yield from read(self._settings, offset_range(self._settings, output).newest(_TAIL))
 
     def _recovered(
         self, committed: PartitionOffset, written: Mapping[EventPosition, str], progress: int | None
@@ -126,7 +131,7 @@ class OffsetRecovery:
             partition=committed.partition,
             committed=committed.offset if committed.offset >= 0 else None,
             goes_on_at=goes_on_at,
-            command=self._agent.replay_command(committed.topic, first, goes_on_at),
+            command=self._recovery.replay_command(committed.topic, first, goes_on_at),
         )
 
     def _has_event(self, topic: str, partition: int, position: EventPosition, event_id: str) -> bool:
@@ -135,5 +140,5 @@ class OffsetRecovery:
         return any(
             event == (position, event_id)
             for record in read(self._settings, one)
-            for event in self._agent.identities(record)
+            for event in self._recovery.identities(record)
         )

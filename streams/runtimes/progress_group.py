@@ -36,7 +36,7 @@ class ProgressGroup:
 
     Args:
         settings: all settings.
-        group: the group's name; None for an agent whose changelog holds the progress of every partition.
+        group: the group's name.
         topics: the versions of the topics when their partitions were assigned, by name.
         stopped: returns true once the worker is to stop.
         clock: monotonic seconds.
@@ -45,7 +45,7 @@ class ProgressGroup:
     def __init__(
         self,
         settings: Settings,
-        group: str | None,
+        group: str,
         topics: Mapping[str, TopicVersion],
         stopped: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
@@ -56,7 +56,7 @@ class ProgressGroup:
         """The offsets that this process has committed to the group since the last refresh."""
         self._due_at = self._refresh_at = 0.0
         self.metadata: object = None
-        """The group's metadata for the producer; None before the first assignment."""
+        """The group's metadata for the producer; None before the first `read`, without which nothing is due."""
 
     def read(self, partitions: Iterable[PartitionOffset]) -> Mapping[TopicPartition, int]:
         """Return the group's offsets of partitions, without those of recreated topics.
@@ -66,7 +66,7 @@ class ProgressGroup:
             KafkaException: if the broker answers with an error that is not transient.
         """
         unknown = [PartitionOffset(each.topic, each.partition) for each in partitions]
-        if self._group is None or not unknown:
+        if not unknown:
             return {}
         with closing(build(Consumer, {**reader_properties(self._settings), "group.id": self._group})) as consumer:
             found = ask_until_answered(lambda timeout: _committed(consumer, unknown, timeout), self._stopped)

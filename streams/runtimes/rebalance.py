@@ -61,7 +61,7 @@ class RebalanceListener:
         self._offsets, self._reader, self._crash_protection = offsets, reader, crash_protection
         self._telemetry, self._stopped, self._finish, self._discard = telemetry, stopped, finish, discard
         on_recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
-        recovery = OffsetRecovery(settings, agent, identity.topics, progress, stopped)
+        recovery = OffsetRecovery(settings, agent.recovery, identity.topics, progress, stopped)
         self._start_offsets = StartOffsets(consumer, identity, offsets, recovery, on_recreated, stopped)
         self.joined = False
         """True once the group has assigned partitions, perhaps none of them to this worker."""
@@ -90,8 +90,8 @@ class RebalanceListener:
     def _resumed(self, start: PartitionOffset) -> PartitionOffset:
         """Return the offset to read from: the start, or a later one at which the agent goes on."""
         partition = start.topic, start.partition
-        at = self._agent.resumes_at(partition)
-        if at is None or at <= start.offset:
+        at = self._agent.holding.resumes_at(partition, start.offset)
+        if at == start.offset:
             return start
         self._offsets.consumed[partition] = at
         return PartitionOffset(start.topic, start.partition, at, start.metadata or "")
@@ -101,7 +101,7 @@ class RebalanceListener:
         changelog = None
         if agent.changelog is not None:
             changelog = KafkaChangelog(self._settings, agent.changelog, start.partition, self._stopped)
-        with closing(preceding_records(self._settings, start, agent.warm_up, self._stopped)) as preceding:
+        with closing(preceding_records(self._settings, start, agent.preparation.warm_up, self._stopped)) as preceding:
             readable: Iterable[Record] = (record for record in preceding if metadata.is_readable(record.offset))
             topic = self._identity.topics.get(start.topic)
             assignment = Assignment(

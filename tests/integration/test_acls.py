@@ -106,7 +106,8 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     judging = replace(config(), otlp=otlp_results(settings, catalogue(settings)))
     agent = JudgeAgent(judging, ScriptedPool()) if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
-    kept = {prefix + name for name in (agent.changelog, agent.provenance) if name is not None} | {*agent.reads}
+    changelogs = () if agent.changelog is None else (agent.changelog,)
+    kept = {prefix + name for name in (*changelogs, *agent.recovery.outputs)} | {*agent.preparation.reads}
     identity = Identity(name, 3, prefix)
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
@@ -114,7 +115,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
         *map(settings.output_topic, agent.outputs),
         *(full for written, full in written_topics(settings).items() if written in agent.outputs),
     }
-    progress = {identity.progress_group} if agent.provenance else set()
+    progress = {identity.progress_group} if agent.recovery.outputs else set()
     assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group} | progress
     (ours,) = granted(name, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, **given)
     assert identity.member.startswith(ours)

@@ -202,7 +202,7 @@ def rubric(evaluations: Iterable[bytes | None]) -> Decided:
 def decided_here(settings: Settings, run: Run, events: Sequence[bytes]) -> Decided:
     """The decisions of the agent of a run in this process."""
     agent = EvaluateAgent(replay_config(run_settings(settings, run), run))
-    agent.start(lambda: False)
+    agent.preparation.start(lambda: False)
     outcome = agent.handle([Record(run.topic, 0, number, None, value, 0) for number, value in enumerate(events)])
     return rubric(each.value for each in outcome.emissions if each.topic == "evaluations")
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.agent_parts import Holding, InputProgress
 from ragweir.streams.kafka.client import Identity
 from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
@@ -26,7 +27,7 @@ TOO_LARGE = random.Random(7).randbytes(200_000)
 """What the topic does not take, compressed or not."""
 
 
-class Recorder(Agent):
+class Recorder(Agent, Holding):
     """Copies records to `evaluations`, one of them as more than the topic takes, and notes each call.
 
     Args:
@@ -44,6 +45,11 @@ class Recorder(Agent):
     @override
     def outputs(self) -> tuple[str, ...]:
         return "evaluations", "dead-letter"
+
+    @property
+    @override
+    def holding(self) -> Holding:
+        return self
 
     @property
     @override
@@ -218,20 +224,33 @@ def test_the_lag_is_current_while_an_agent_takes_nothing(kafka: SharedBroker, pr
         eventually(lambda: run.lag() == 0, "and has caught up")
 
 
-class Patient(Agent):
+class Patient(Agent, Holding, InputProgress):
     """Settles nothing, and notes the partition counts and the ends that it is told of."""
 
     outputs = ("evaluations",)
     counted_outputs = ("evaluations",)
-    confirms_ends = True
 
     def __init__(self, *, lag_from_read: bool = True) -> None:
         self._lag_from_read = lag_from_read
         self.taken = 0
         self.assigned = 0
-        self.resumed: int | None = None
+        self.resumed = 0
         self.counts: list[object] = []
         self.ends: list[tuple[int, float]] = []
+
+    @property
+    @override
+    def holding(self) -> Holding:
+        return self
+
+    @property
+    @override
+    def input_progress(self) -> InputProgress:
+        return self
+
+    @override
+    def to_confirm(self, held: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        return held
 
     @property
     @override
@@ -252,8 +271,8 @@ class Patient(Agent):
         self.assigned += 1
 
     @override
-    def resumes_at(self, topic_partition: TopicPartition) -> int | None:
-        return self.resumed
+    def resumes_at(self, topic_partition: TopicPartition, start: int) -> int:
+        return max(start, self.resumed)
 
     @override
     def on_partition_counts(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
@@ -293,9 +312,9 @@ def test_an_agent_is_told_of_partition_counts_and_ends(kafka: SharedBroker, pref
     assert agent.counts == [({run.topic: 1}, {"evaluations": 1})]
 
 
-@pytest.mark.parametrize(("resumed", "again"), [(None, 3), (0, 3), (2, 1), (3, 0)])
+@pytest.mark.parametrize(("resumed", "again"), [(0, 3), (2, 1), (3, 0)])
 def test_an_agent_that_still_has_its_records_goes_on_behind_them(
-    kafka: SharedBroker, prefix: str, resumed: int | None, again: int
+    kafka: SharedBroker, prefix: str, resumed: int, again: int
 ) -> None:
     """After a rebalance that gives it back a partition of which it has settled nothing; the offset stays committed."""
     agent = Patient()

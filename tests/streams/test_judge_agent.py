@@ -69,7 +69,7 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
 
     def told() -> list[tuple[str, int, str]]:
         newest = log.records["judge.ledger", 0][-1]
-        return [(topic, offset, name) for (topic, _), (offset, _), name, _ in worker.agent.origins(newest)]
+        return [(topic, offset, name) for (topic, _), (offset, _), name, _ in worker.agent.recovery.origins(newest)]
 
     pool.land(second)
     worker.turn()
@@ -85,9 +85,9 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
     assert log.committed["judge.requests", 0] == 4
     assert told() == [("judge.requests", 2, "c")], "of nonsense no id can be told"
     requests = log.records["judge.requests", 0]
-    found = [[name for _, name in worker.agent.identities(each)] for each in requests]
+    found = [[name for _, name in worker.agent.recovery.identities(each)] for each in requests]
     assert found == [["a"], ["b"], ["c"], []]
-    assert not list(worker.agent.origins(requests[0]))
+    assert not list(worker.agent.recovery.origins(requests[0]))
 
 
 def test_what_finishes_out_of_order_is_emitted_in_order_and_only_as_a_finished_prefix() -> None:
@@ -188,7 +188,7 @@ def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> 
     for _ in range(5):
         worker.turn()
     assert len(pool.jobs) == 3
-    assert worker.agent.capacity == 0
+    assert worker.agent.holding.capacity == 0
     assert len(worker.agent._requests) == 12
     while pool.jobs:
         pool.land(next(iter(pool.jobs)))
@@ -206,7 +206,7 @@ def test_what_is_held_is_bounded_in_bytes_too() -> None:
     for _ in range(100):
         worker.turn(most=1)
     assert len(worker.agent._requests) == 68
-    assert worker.agent.capacity == 0
+    assert worker.agent.holding.capacity == 0
 
 
 def test_while_the_endpoint_is_down_nothing_is_begun_and_nothing_is_lost() -> None:
@@ -430,7 +430,7 @@ def test_requests_that_must_wait_do_not_take_the_room_of_those_that_need_not() -
     log.ask(request("now"))
     worker.turn()
     worker.turn()
-    assert worker.agent.paused == {("judge.retry", 0): 0}
+    assert worker.agent.holding.paused == {("judge.retry", 0): 0}
     assert [pool.jobs[job].id[0] for job in pool.jobs] == ["judge.requests"]
 
 
@@ -481,7 +481,7 @@ def test_partitions_given_up_are_forgotten_and_their_calls_broken_off() -> None:
     worker.turn()
     worker.agent.on_revoked([("judge.requests", 0)])
     assert [job[1] for job in pool.jobs] == [1]
-    assert set(worker.agent.held) == {("judge.requests", 1)}
+    assert set(worker.agent.holding.held) == {("judge.requests", 1)}
 
 
 def test_long_texts_are_cut_and_the_evaluation_says_so() -> None:
@@ -639,7 +639,7 @@ def test_after_a_restart_calls_go_on_with_the_rate_limits_that_the_ledger_has() 
     def process() -> tuple[RateLimits, Worker]:
         limits = RateLimits(60, 6_000, 1, lambda: clock[0], granted=True)
         agent = JudgeAgent(replace(config(2), rates=RateLedger(limits, stored)), ScriptedPool())
-        agent.on_member("rag.judge-node-1-0")
+        agent.preparation.on_member("rag.judge-node-1-0")
         return limits, Worker(log, agent, (1,), 2)
 
     limits, worker = process()

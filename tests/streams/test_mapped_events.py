@@ -47,7 +47,7 @@ def test_an_event_that_the_map_does_not_select_is_counted_and_leaves_nothing() -
     assert outcome.settled == records
     assert outcome.counts["ragweir_filtered_total",] == 1
     assert outcome.counts["ragweir_evaluations_total", "scored"] == 2
-    assert list(agent.identities(records[1])) == []
+    assert list(agent.recovery.identities(records[1])) == []
     assert list(agent.evaluate(records[1])) == []
 
 

@@ -202,7 +202,7 @@ def test_all_schemas_of_a_batch_are_asked_for_at_once() -> None:
     decoder = RegistryDecoder(RegistrySchemas(fetch, made))
     agent = EvaluateAgent(EvaluateConfig(Catalogue(everything()), decoders={"t": decoder}))
     records = [Record("t", 0, each, None, b"\0\0\0\0" + bytes([each]), 1) for each in range(20)]
-    assert agent.waiting(records) == records
+    assert agent.preparation.waiting(records) == records
     eventually(lambda: len(set(asked)) == 20)
 
 

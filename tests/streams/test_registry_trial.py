@@ -65,9 +65,9 @@ def test_a_schema_that_takes_all_memory_or_for_ever_does_not_stop_a_worker(
         Record("t", 0, each, None, b"\0\0\0\0" + bytes([each]) + b"\x02a\x02b\x02c", 1_700_000_000_000)
         for each in sorted(known)
     ]
-    assert list(agent.waiting(records)) == records
+    assert list(agent.preparation.waiting(records)) == records
     assert all(map(registry.reader, known))
-    assert not agent.waiting(records)
+    assert not agent.preparation.waiting(records)
     emissions = agent.handle(records).emissions
     assert [emission.topic for emission in emissions] == ["dead-letter", "dead-letter", "evaluations"]
     reasons = [DeadLetter.from_headers(emission.headers).message for emission in emissions[:2]]

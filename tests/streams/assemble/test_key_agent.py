@@ -42,7 +42,7 @@ class Driver:
         for partition in partitions or (0,):
             self.agent.on_assigned(Assignment((SOURCE[0], partition), None, 0))
         if counted:
-            self.agent.on_partition_counts({SOURCE[0]: len(partitions) or 1}, {"spans": targets})
+            self.agent.input_progress.on_partition_counts({SOURCE[0]: len(partitions) or 1}, {"spans": targets})
 
     def record(self, value: bytes | None, timestamp: int | None = NOW_MS, partition: int = 0) -> Record:
         self.offset += 1
@@ -55,10 +55,10 @@ class Driver:
         self, records: Sequence[Record] = (), ends: dict[int, float] | None = None, *, commit: bool = True
     ) -> Outcome:
         """Drive one transaction."""
-        self.agent.on_time(self.now)
+        self.agent.input_progress.on_time(self.now)
         outcome = self.agent.handle(records) if records else Outcome()
         if ends:
-            self.agent.on_ends({(SOURCE[0], partition): time for partition, time in ends.items()})
+            self.agent.input_progress.on_ends({(SOURCE[0], partition): time for partition, time in ends.items()})
         outcome.extend(self.agent.tick(self.now, (), 1000))
         (self.agent.on_commit if commit else self.agent.on_abort)()
         return outcome
@@ -285,9 +285,9 @@ def test_a_partition_without_a_mark_is_left_out() -> None:
 def test_marks_wait_for_the_partition_counts() -> None:
     driver = Driver(counted=False)
     assert driver.mark(ends={0: NOW}) == {}
-    driver.agent.on_partition_counts({SOURCE[0]: 1}, {})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 1}, {})
     assert driver.mark(ends={0: NOW + 1}) == {}
-    driver.agent.on_partition_counts({SOURCE[0]: 1}, {"spans": 1})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 1}, {"spans": 1})
     assert driver.mark() == {0: (1000, True)}
 
 
@@ -295,13 +295,13 @@ def test_added_partitions_are_marked_at_once() -> None:
     """Those of spans get a mark, and those of a source count, even if nothing else moves."""
     driver = Driver(targets=1)
     driver.mark(ends={0: NOW})
-    driver.agent.on_partition_counts({SOURCE[0]: 1}, {"spans": 2})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 1}, {"spans": 2})
     assert [each.partition for each in driver.step().emissions] == [0, 1]
-    driver.agent.on_partition_counts({SOURCE[0]: 4}, {"spans": 2})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 4}, {"spans": 2})
     assert [each.sources for each in marks(driver.step())] == [{SOURCE[0]: 4}] * 2
-    driver.agent.on_partition_counts({"otlp_logs": 3}, {})
+    driver.agent.input_progress.on_partition_counts({"otlp_logs": 3}, {})
     assert marks(driver.step())[0].sources == {SOURCE[0]: 4, "otlp_logs": 3}, "a topic that is away holds the clock"
-    driver.agent.on_partition_counts({SOURCE[0]: 2, "otlp_logs": 3}, {"spans": 2})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 2, "otlp_logs": 3}, {"spans": 2})
     assert marks(driver.step())[0].sources == {SOURCE[0]: 2, "otlp_logs": 3}, "it was created again with fewer"
 
 
@@ -310,10 +310,10 @@ def test_a_source_that_is_deleted_holds_the_clock_for_ten_seconds() -> None:
     driver = Driver(0)
     logs = ("otlp_logs", 0)
     driver.agent.on_assigned(Assignment(logs, None, 0))
-    driver.agent.on_partition_counts({SOURCE[0]: 1, logs[0]: 1}, {"spans": 1})
-    driver.agent.on_ends({logs: NOW})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 1, logs[0]: 1}, {"spans": 1})
+    driver.agent.input_progress.on_ends({logs: NOW})
     assert driver.mark(ends={0: NOW}) == {0: (0, True)}, "of the source that is last by name"
-    driver.agent.on_partition_counts({SOURCE[0]: 1}, {"spans": 1})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 1}, {"spans": 1})
     for _ in range(9):
         driver.now += 1
         (mark,) = marks(driver.step(ends={0: driver.now}))
@@ -323,7 +323,7 @@ def test_a_source_that_is_deleted_holds_the_clock_for_ten_seconds() -> None:
     assert (mark.sources, [each.topic for each in mark.marks]) == ({SOURCE[0]: 1}, [SOURCE[0]])
     driver.agent.on_revoked([logs])
     driver.now += 1
-    driver.agent.on_partition_counts({SOURCE[0]: 1, logs[0]: 2}, {"spans": 1})
+    driver.agent.input_progress.on_partition_counts({SOURCE[0]: 1, logs[0]: 2}, {"spans": 1})
     (mark,) = marks(driver.step())
     assert (mark.sources, [each.topic for each in mark.marks]) == ({SOURCE[0]: 1, logs[0]: 2}, [SOURCE[0]])
 
@@ -332,7 +332,9 @@ def test_a_source_that_is_away_for_a_moment_counts_on() -> None:
     driver = Driver(0)
     for passed in range(0, 30, 2):
         driver.now = NOW + passed
-        driver.agent.on_partition_counts({SOURCE[0]: 1, "otlp_logs": 1} if passed % 4 else {SOURCE[0]: 1}, {"spans": 1})
+        driver.agent.input_progress.on_partition_counts(
+            {SOURCE[0]: 1, "otlp_logs": 1} if passed % 4 else {SOURCE[0]: 1}, {"spans": 1}
+        )
         assert all(mark.sources.keys() >= {"otlp_logs"} for mark in marks(driver.step(ends={0: driver.now})) if passed)
 
 
@@ -342,7 +344,7 @@ def test_a_source_that_is_away_for_a_moment_counts_on() -> None:
 def test_an_abort_takes_marks_and_times_back() -> None:
     driver = Driver()
     assert marks(driver.step(driver.read([NOW_MS - 9] * 20), {0: NOW - 1}, commit=False))
-    assert driver.agent.note(SOURCE) == ""
+    assert driver.agent.input_progress.note(SOURCE) == ""
     assert driver.mark() == {}
     assert driver.mark(driver.read([NOW_MS - 5_000] * 20)) == {0: (-5_000, False)}
 
@@ -356,13 +358,13 @@ def test_an_aborted_mark_comes_again_at_once() -> None:
 def test_the_next_owner_goes_on_from_the_mark() -> None:
     """It is committed with the offset, in the transaction that writes it."""
     driver = Driver()
-    driver.agent.on_ends({SOURCE: NOW - 7})
+    driver.agent.input_progress.on_ends({SOURCE: NOW - 7})
     driver.agent.tick(NOW, (), 100)
-    note = driver.agent.note(SOURCE)
+    note = driver.agent.input_progress.note(SOURCE)
     driver.agent.on_commit()
-    assert driver.agent.note(SOURCE) == note
+    assert driver.agent.input_progress.note(SOURCE) == note
     heir = KeyAgent(AssembleSettings(), LIMIT)
-    heir.on_time(NOW)
+    heir.input_progress.on_time(NOW)
     heir.on_assigned(Assignment(SOURCE, 5, 5, note=note))
     (emission,) = slices(heir.handle([Record(*SOURCE, 5, None, spans(1), NOW_MS - 60_000)]))
     assert dict(emission.headers)[HEADER_TIME] == b"%d" % (NOW_MS - 7000)
@@ -372,7 +374,7 @@ def test_the_next_owner_goes_on_from_the_mark() -> None:
 def test_a_foreign_note_is_none(note: str) -> None:
     agent = KeyAgent(AssembleSettings(), LIMIT)
     agent.on_assigned(Assignment(SOURCE, 5, 5, note=note))
-    assert agent.note(SOURCE) == ""
+    assert agent.input_progress.note(SOURCE) == ""
 
 
 def test_a_partition_that_was_given_up_is_marked_no_longer() -> None:

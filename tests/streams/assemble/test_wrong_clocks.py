@@ -97,7 +97,7 @@ class Worker:
         self.clock = BrokerClock(lambda: cluster.now - START, lambda: cluster.now + ahead(cluster.now))
         self.ends = ConfirmedEnds(self._ask, lambda _: self.read, self.clock.now_s, lambda: cluster.now)
         agent.on_assigned(Assignment(held, None, 0, StoredChangelog()))
-        agent.on_partition_counts({SOURCE: 2}, {"spans": 1})
+        agent.input_progress.on_partition_counts({SOURCE: 2}, {"spans": 1})
 
     def _ask(self, wanted: Mapping[PartitionOffset, Any]) -> Mapping[PartitionOffset, "Future[Any]"]:
         answers: dict[PartitionOffset, Future[Any]] = {each: Future() for each in wanted}
@@ -118,10 +118,10 @@ class Worker:
             self._write([self.agent.clock_record])
         records = self.log[self.read :]
         self.read = len(self.log)
-        self.agent.on_time(self.clock.now_s())
+        self.agent.input_progress.on_time(self.clock.now_s())
         outcome = self.agent.handle(records) if records else Outcome()
-        if self.agent.confirms_ends:
-            self.agent.on_ends(self.ends.confirmed([self.held]))
+        progress = self.agent.input_progress
+        progress.on_ends(self.ends.confirmed(progress.to_confirm([self.held])))
         outcome.extend(self.agent.tick(self.clock.now_s(), (), 1_000))
         self._write(outcome.emissions)
         self.agent.on_commit()

@@ -55,7 +55,7 @@ class Worker:
             ledger = StoredChangelog(self.ledgers.get(partition, ()), self.ends.get(partition, 0))
             committed = self.committed.get(partition)
             self.agent.on_assigned(Assignment((TOPIC, partition), committed, start, ledger, (), self.topic_id))
-            self.consumed[partition] = max(start, self.agent.resumes_at((TOPIC, partition)))
+            self.consumed[partition] = self.agent.holding.resumes_at((TOPIC, partition), start)
             self.committed[partition] = start
         self.transact([])
 
@@ -73,7 +73,9 @@ class Worker:
 
     def transact(self, records: Sequence[Record], *, aborts: bool = False) -> None:
         outcome = Outcome()
-        if self.poison is not None and (self.poison in records or self.poison.topic_partition in self.agent.held):
+        if self.poison is not None and (
+            self.poison in records or self.poison.topic_partition in self.agent.holding.held
+        ):
             outcome = self.agent.dead_letter(self.poison, "Kafka refuses it")
         outcome.extend(self.agent.handle(records))
         outcome.extend(self.agent.tick(0.0, (), self.limit - len(outcome.settled)))
