@@ -121,7 +121,7 @@ chaos-cluster: setup ## half an hour on three brokers: a million events, 150 kil
 compatibility: setup ## every service and command on Kafka 3.7 to 4.3 with TLS, SCRAM and ACLs; a quarter of an hour
 	@$(BIN)/python -m chaos.compatibility $(VERSIONS)
 
-bench: setup ## print the benchmark tables; BENCH=--markdown
+bench: setup ## print the benchmark tables; BENCH=--markdown, BENCH="loops events=8000", BENCH=--help
 	@$(BIN)/python -m bench $(BENCH)
 
 bench-worst: setup ## search the events that cost most; fails when one is over the limits; WORST="--bytes 16777216"

@@ -1,1 +1,1 @@
-"""Benchmarks. `python -m bench` prints the tables of `make bench`; every other benchmark is a module to run alone."""
+"""Benchmarks: `make bench` prints their tables, and `make bench-worst` and `make bench-peers` two more."""

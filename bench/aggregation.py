@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from rich.table import Table
 from typing_extensions import override
 
 from bench.interactions import interactions
-from bench.kafka_loops import Measurement, topics
+from bench.kafka_loops import Measurement, in_process, topics
 from bench.timing import microseconds
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.merger import ClosedWindow
@@ -42,7 +41,6 @@ _START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 _PER_SECOND = 2_000
 """Events per second of event time."""
 _DISTINCT = 400
-_TIMEOUT_S = 600.0
 _RUNS = ((False, 8, 1_000), (True, 1, 0), (True, 1, 1_000), (True, 8, 0), (True, 8, 1_000))
 """Runs from Kafka to Kafka: with packed rows, partitions, and milliseconds from commit to commit."""
 
@@ -183,24 +181,6 @@ def _work(bootstrap: str, prefix: str, interval_ms: int, events: int, pipe: Any)
     ).run()
 
 
-def _measure(bootstrap: str, prefix: str, interval_ms: int, events: int) -> Measurement:
-    """Run aggregate in a new process until all events are committed."""
-    spawn = multiprocessing.get_context("spawn")
-    receiver, sender = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_work, args=(bootstrap, prefix, interval_ms, events, sender), daemon=True)
-    process.start()
-    sender.close()
-    try:
-        if not receiver.poll(_TIMEOUT_S):
-            raise RuntimeError(f"not done after {_TIMEOUT_S:.0f} s")
-        measured: Measurement = receiver.recv()
-        return measured
-    finally:
-        process.join(5)
-        process.kill()
-        process.join()
-
-
 def kafka_table(events: int = EVENTS) -> Table:
     """Return one row per form of the evaluations, number of partitions and interval of commits."""
     title = f"Windows from Kafka to Kafka: {events:,} evaluations of 3.2 KB, {LABEL_SETS} label sets, one worker"
@@ -226,7 +206,7 @@ def kafka_table(events: int = EVENTS) -> Table:
                     producer.produce(names[0], value, key, headers=list(headers))
                     producer.poll(0)
                 producer.flush(60)
-                measured = _measure(broker.bootstrap, prefix, interval_ms, events)
+                measured: Measurement = in_process(_work, broker.bootstrap, prefix, interval_ms, events)
             form = "packed rows" if packed else "JSON"
             result.add_row(form, str(partitions), f"{interval_ms:,}", f"{measured.rate:,.0f}", f"{measured.cpu_us:.1f}")
     return result

@@ -34,7 +34,6 @@ from ragweir.streams.playground.traces import otlp_requests, trace_ids
 from ragweir.streams.records import Record
 from ragweir.streams.settings import AssembleSettings, Settings, load
 from ragweir.streams.supervisor import own_command
-from tools import tables
 
 TRACES = 200
 RATE, SECONDS = 100, 30
@@ -271,7 +270,3 @@ def _interactions(settings: Settings, count: int) -> dict[str, int]:
                 made[(message.key() or b"").decode().partition(":")[0]] = message.timestamp()[1]
     consumer.close()
     return made
-
-
-if __name__ == "__main__":
-    tables.show((table() for table in (cpu, memory, delay)), as_markdown=False)

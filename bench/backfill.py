@@ -1,14 +1,11 @@
 """A replay through Kafka of events that all differ: wall time, CPU and memory by phase, beside a bare loop.
 
-    .venv/bin/python -m bench.backfill --events 3000000
-
 The texts of each event are drawn anew, since repeated ones would be compressed away. Three million events need about
 30 GB of disk and some hours of one core; the topics are deleted at the end, and the free space is checked before.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import resource
 import shutil
@@ -21,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from bench.interactions import interactions
@@ -149,16 +145,3 @@ def table(events: int = EVENTS, workers: int = 1) -> Table:
                 "ragweir replay, to its windows", str(workers), *row, f"{peak:,.0f}", f"{rate / bare.rate:.2f}"
             )
     return result
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=EVENTS)
-    parser.add_argument("--workers", type=int, default=1)
-    arguments = parser.parse_args()
-    Console(width=140).print(table(arguments.events, arguments.workers))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,7 @@
-"""Cost of `ragweir compare` by the size of its files.
-
-    .venv/bin/python -m bench.compare --events 10000 100000 1000000
-
-A million events on each side are 6.4 GB of temporary files, and take some minutes to generate.
-"""
+"""Cost of `ragweir compare` by the size of its files."""
 
 from __future__ import annotations
 
-import argparse
 import random
 import resource
 import subprocess
@@ -18,7 +12,6 @@ from pathlib import Path
 
 import duckdb
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from bench.interactions import interactions
@@ -50,10 +43,10 @@ def _generate(file: Path, templates: list[dict[str, dict[str, float]]], events: 
             out.write(orjson.dumps(template | fields) + b"\n")
 
 
-def _measure(a: Path, b: Path) -> None:
+def measure(a: str, b: str) -> None:
     """Compare in this process, and print seconds, CPU seconds and the peak of memory in MiB, with the other process."""
     began = time.monotonic()
-    compare((a, b), ("a", "b"), _DIMENSIONS, {metric.name: metric for metric in everything()})
+    compare((Path(a), Path(b)), ("a", "b"), _DIMENSIONS, {metric.name: metric for metric in everything()})
     seconds = time.monotonic() - began
     used = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     # The peak of this process as the kernel's resource usage has it begins with that of the process that started it.
@@ -73,40 +66,24 @@ def _as_parquet(file: Path) -> Path:
     return copy
 
 
-def table(sizes: list[int]) -> Table:
-    """Return one row per number of events."""
+def table(events: int = 100_000) -> Table:
+    """Return rows for so many events on each side and for a tenth; a million are 6.4 GB of temporary files."""
     result = Table(title=f"ragweir compare: {len(_DIMENSIONS)} dimensions", title_justify="left")
     for column in ("events a side", "format", "MB a side", "s", "CPU s", "peak MiB"):
         result.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         templates = _templates(folder)
-        for events in sizes:
+        for size in (events // 10, events):
             files = [folder / "a.jsonl", folder / "b.jsonl"]
             for seed, file in enumerate(files):
-                _generate(file, templates, events, seed)
+                _generate(file, templates, size, seed)
             for form in ("JSON lines", "Parquet"):
                 if form == "Parquet":
                     files = [_as_parquet(file) for file in files]
-                command = python_command("-m", "bench.compare", "--measure", *map(str, files))
+                command = python_command("-c", f"from {__name__} import measure; measure(*{[*map(str, files)]})")
                 measured = subprocess.run(command, check=True, capture_output=True, text=True)
                 seconds, cpu_s, peak = map(float, measured.stdout.split())
-                size = files[0].stat().st_size / 1e6
-                result.add_row(f"{events:,}", form, f"{size:,.0f}", f"{seconds:.1f}", f"{cpu_s:.1f}", f"{peak:,.0f}")
+                megabytes = files[0].stat().st_size / 1e6
+                result.add_row(f"{size:,}", form, f"{megabytes:,.0f}", f"{seconds:.1f}", f"{cpu_s:.1f}", f"{peak:,.0f}")
     return result
-
-
-def main() -> None:
-    """Print the table, or measure once in a process that the table started."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--measure", type=Path, nargs=2, metavar=("A", "B"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure:
-        _measure(*arguments.measure)
-    else:
-        Console(width=120).print(table(arguments.events))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,10 @@
 """Coverage of the estimates' intervals: how many hold the mean of all events, in windows of many kinds.
 
-    .venv/bin/python -m bench.coverage --windows 2000                 # the whole grid, in minutes
-    .venv/bin/python -m bench.coverage --windows 2000 --labels DIR    # and kinds by people's labels
-
 `before` are the intervals of windows whose selected events are not counted, as those of release 0.1.0.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
@@ -22,7 +18,7 @@ from ragweir.metrics.aggregation.interval import beta_quantile
 from ragweir.metrics.aggregation.selection import NO_EVENTS, SCALE
 from ragweir.metrics.scores.risk import unsupported_risk
 from ragweir.schemas.window import EstimateResult
-from tools import labelled_answers, tables
+from tools import labelled_answers
 
 PROMISED = 0.93
 """Minimum coverage of a kind of windows."""
@@ -243,18 +239,10 @@ def _width(outcomes: Sequence[Outcome]) -> str:
     return f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""
 
 
-def main() -> None:
-    """Print the table; exit with status 1 if the promise does not hold."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--windows", type=int, default=2_000, help="windows of each kind")
-    parser.add_argument("--labels", type=Path, help="folder of mtrag.jsonl and begin.jsonl")
-    given = parser.parse_args()
-    every = [*kinds(), *(labelled_kinds(given.labels) if given.labels else ())]
-    outcomes = [measure(kind, given.windows, seed) for seed, kind in enumerate(every)]
-    tables.show([table(outcomes)], as_markdown=False)
+def tables(windows: int = 2_000, labels: str = "") -> Iterator[Table]:
+    """Simulate windows of each kind, also by people's labels in a folder; fail if the promise does not hold."""
+    every = [*kinds(), *(labelled_kinds(Path(labels)) if labels else ())]
+    outcomes = [measure(kind, windows, seed) for seed, kind in enumerate(every)]
+    yield table(outcomes)
     if any(each.intervals.most < PROMISED for each in outcomes):
         raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,11 @@
 """Growth of an event's cost with its size, its contexts, the label sets of a window, and the partitions.
 
-    .venv/bin/python -m bench.growth              # the tables, and the picture docs/growth.svg
-
 Sizes, contexts and label sets are measured without Kafka and without the token limit, partitions with Kafka. Another
 table shows the restore of windows after a long history.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,10 +22,9 @@ from rich.table import Table
 
 from bench import hostile
 from bench.aggregation import commit, evaluations, new_agent
-from bench.countings import countings
 from bench.interactions import interactions
 from bench.kafka_loops import RAGWEIR, Task, measure, publish, topics
-from bench.scoring import counted
+from bench.scoring import counted, countings
 from bench.timing import microseconds, side_by_side
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import Counting, TextLimits, View
@@ -40,8 +36,8 @@ from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.restore import KafkaChangelog
 from ragweir.streams.settings import Settings, WindowSettings
-from tools import tables
 from tools.plot import Panel, svg
+from tools.tables import machine
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)
 CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -293,33 +289,21 @@ def table() -> Table:
     return sizes().table()
 
 
-def main() -> None:
-    """Print the tables and draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=EVENTS, help="events per row of the table of partitions; 0: none")
-    parser.add_argument("--days", type=int, default=30, help="length of the history before a restore; 0: no restore")
-    parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
-    parser.add_argument("--picture", type=Path, default=PICTURE, help="file of the picture")
-    chosen = parser.parse_args()
+def tables(events: int = EVENTS, days: int = 30, picture: Path = PICTURE) -> Iterator[Table]:
+    """Yield all tables of growth, and draw the picture.
+
+    The table of partitions has so many events a row, and that of a restore so many days of history; 0 leaves it out.
+    """
+    yield attacks()
+    if days:
+        yield restore(days)
     found: list[Growth] = []
-    machine = tables.machine()
-
-    def made() -> Iterator[Table]:
-        yield attacks()
-        if chosen.days:
-            yield restore(chosen.days)
-        works: list[Callable[[], Growth]] = [sizes, contexts, label_sets]
-        works += [partial(partitions, chosen.events)] if chosen.events else []
-        for work in works:
-            found.append(work())
-            yield found[-1].table()
-
-    tables.show(made(), as_markdown=chosen.markdown)
-    notes = ("CPU time, without Kafka of the least disturbed of many rounds. All axes are logarithmic.", machine)
-    picture = svg("What an event costs as things grow", notes, [each.panel() for each in found])
-    chosen.picture.write_text(picture, encoding="utf-8")
-    print(f"\n{chosen.picture}")
-
-
-if __name__ == "__main__":
-    main()
+    works: list[Callable[[], Growth]] = [sizes, contexts, label_sets]
+    works += [partial(partitions, events)] if events else []
+    for work in works:
+        found.append(work())
+        yield found[-1].table()
+    notes = ("CPU time, without Kafka of the least disturbed of many rounds. All axes are logarithmic.", machine())
+    drawn = svg("What an event costs as things grow", notes, [each.panel() for each in found])
+    picture.write_text(drawn, encoding="utf-8")
+    print(f"\n{picture}")

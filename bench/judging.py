@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator
@@ -11,12 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import structlog
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from bench.interactions import interactions
-from bench.kafka_loops import PARTITIONS, publish, topics
+from bench.kafka_loops import PARTITIONS, in_process, publish, topics
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
@@ -91,18 +89,12 @@ def _requests(count: int) -> Iterator[bytes]:
 
 def _measure(bootstrap: str, prefix: str, latency_s: float, concurrency: int, count: int) -> tuple[float, float]:
     """Return judgements per second, and CPU microseconds of each."""
-    spawn = multiprocessing.get_context("spawn")
-    receiver, sender = spawn.Pipe(duplex=False)
     with (
         topics(bootstrap, *(prefix + name for name in TOPICS)),
         simulated_judge(faults=Faults(latency_ms=1_000 * latency_s)) as judge,
     ):
         publish(bootstrap, f"{prefix}judge.requests", _requests(count))
-        process = spawn.Process(target=_work, args=(bootstrap, prefix, judge.base_url, concurrency, count, sender))
-        process.start()
-        sender.close()
-        settled, seconds, cpu_s = receiver.recv()
-        process.join()
+        settled, seconds, cpu_s = in_process(_work, bootstrap, prefix, judge.base_url, concurrency, count)
     if not settled:
         raise RuntimeError(f"nothing was judged within {_TIMEOUT_S:.0f} s")
     return settled / seconds, cpu_s / settled * 1e6
@@ -124,7 +116,3 @@ def table() -> Table:
     finally:
         os.sched_setaffinity(0, cores)
     return result
-
-
-if __name__ == "__main__":
-    Console(width=120).print(table())

@@ -235,20 +235,32 @@ def measure(loop: Loop, *tasks: Task) -> Measurement:
 
 
 def _measure(loop: Loop, task: Task) -> Measurement:
+    try:
+        measured: Measurement = in_process(_work, loop, task)
+    except (TimeoutError, ChildProcessError) as error:
+        return Measurement(error=str(error))
+    return measured
+
+
+def in_process(work: Callable[..., None], *given: Any) -> Any:
+    """Return what `work` sends, in a new process, into the pipe that is its last argument.
+
+    Raises:
+        TimeoutError: it sends nothing in time.
+        ChildProcessError: the process ends without it.
+    """
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_work, args=(loop, task, sender), daemon=True)
+    process = spawn.Process(target=work, args=(*given, sender), daemon=True)
     process.start()
     sender.close()
     try:
         if not receiver.poll(_TIMEOUT_S):
-            return Measurement(error=f"not done after {_TIMEOUT_S:.0f} s")
-        measured: Measurement = receiver.recv()
+            raise TimeoutError(f"not done after {_TIMEOUT_S:.0f} s")
+        return receiver.recv()
     except EOFError:
         process.join(_EXIT_TIMEOUT_S)
-        return Measurement(error=f"its process ended with {process.exitcode}")
-    else:
-        return measured
+        raise ChildProcessError(f"its process ended with {process.exitcode}") from None
     finally:
         process.join(_EXIT_TIMEOUT_S)
         process.kill()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
@@ -61,9 +59,3 @@ def table(events: int = EVENTS) -> Table:
             figures = f"{measured.rate:,.0f}", f"{wall_us:.1f}", f"{measured.cpu_us:.1f}"
             result.add_row(loop.name, work, f"{workers}", f"{interval_ms:,}", *figures)
     return result
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=EVENTS, help="events per row")
-    Console(width=120).print(table(parser.parse_args().events))

@@ -1,14 +1,11 @@
 """Cost of the windows at the end of a replay: reading the parts, merging them into all sizes, and encoding.
 
-    .venv/bin/python -m bench.past_windows
-
 The same windows are made by the models of the records, which validate each record when it is read and each window
 before it is written: the way before `ragweir.schemas.window_record`, and the bytes to compare with.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from time import process_time
 
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -162,14 +158,3 @@ def table(minutes: int = 30) -> Table:
             rates = f"{len(own) / own_s:,.0f}", f"{count / own_s:,.0f}", f"{seconds['models'] / own_s:.1f}"
             result.add_row(str(sets), str(partitions), name, f"{len(own):,}", f"{count:,}", *rates)
     return result
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=int, default=30, help="base windows of each label set and partition")
-    Console(width=120).print(table(parser.parse_args().minutes))
-
-
-if __name__ == "__main__":
-    main()

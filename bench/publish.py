@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
@@ -19,7 +18,6 @@ from bench.kafka_loops import topics
 from ragweir.streams.child_python import python_command
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.publish.publisher import Publisher
-from tools import tables
 
 _TOPIC = "bench.publish"
 _ROUND = 200
@@ -217,9 +215,3 @@ def overload() -> Table:
         result.add_row("CPU µs in the caller's thread, each", f"{cpu / offered * 1e6:.1f}")
         result.add_row("peak memory, grown by MiB (1,000 interactions may wait)", f"{grown / 1024:.0f}")
     return result
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--markdown", action="store_true", help="print the tables as markdown")
-    tables.show((make() for make in (callers, overload, behind)), as_markdown=parser.parse_args().markdown)

@@ -1,13 +1,10 @@
 """Cost of the formats of a Schema Registry beside JSON: reading an event, and writing an evaluation.
 
-    .venv/bin/python -m bench.registry
-
 The events are those of the other benchmarks, with all fields that a foreign schema would have; the schemas are known.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import BytesIO
@@ -17,7 +14,6 @@ import fastavro
 import orjson
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message_factory import GetMessageClass
-from rich.console import Console
 from rich.table import Table
 
 from bench.interactions import interactions
@@ -36,7 +32,6 @@ from ragweir.schemas.registry.readers import reader_of
 from ragweir.schemas.registry.schema import FORMATS, Read, ReaderTable, Schema
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
-from tools import tables
 
 EVENTS = 500
 _ID = 7
@@ -157,20 +152,3 @@ def writing() -> Table:
     json = sum(map(len, values)) // len(values)
     table.add_row("json, and all of evaluating in Python", f"{json:,}", f"{costs['evaluating']:.0f}", "1")
     return table
-
-
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markdown", action="store_true")
-    as_markdown = parser.parse_args().markdown
-    print(tables.machine())
-    for table in (reading(), writing()):
-        if as_markdown:
-            print(f"\n{tables.markdown(table)}")
-        else:
-            Console().print(table)
-
-
-if __name__ == "__main__":
-    main()

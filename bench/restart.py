@@ -25,7 +25,6 @@ from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.settings import Settings, load
 from ragweir.streams.supervisor import own_command
-from tools import tables
 
 _PARTITIONS = 4
 _PER_SECOND, _REMEMBERED_S, _OPEN_S = 1_000, 3_600, 8
@@ -84,7 +83,7 @@ def _write(producer: Producer, partition: int) -> tuple[int, int]:
     return 1, _OPEN_S * per_second
 
 
-def restart() -> Table:
+def table() -> Table:
     """Return the time of a restart, and the memory that it takes."""
     with local_kafka() as broker:
         settings = load(
@@ -139,7 +138,3 @@ def _measured(settings: Settings, count: int) -> tuple[float, float, float]:
         worker.send_signal(signal.SIGTERM)
         worker.wait()
     return first_s, last_s, int(peak_kb) / 1024
-
-
-if __name__ == "__main__":
-    tables.show([restart()], as_markdown=False)

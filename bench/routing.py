@@ -1,19 +1,14 @@
 """Routing of answers to the judge at the same spend: the default rules of release 0.1.0, and routing rows.
 
-    .venv/bin/python -m bench.routing                  # by people's labels of two data sets, in seconds
-    .venv/bin/python -m bench.routing --labels DIR     # of another folder with mtrag.jsonl and begin.jsonl
-
 Windows are drawn from the answers of a set, and all of them have people's labels, so that the share of bad ones is
 known. The judge is taken to say what people said.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +22,7 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.evaluate.rows import Selection, shipped_selection
 from ragweir.streams.settings import RoutingSettings
-from tools import labelled_answers, tables
+from tools import labelled_answers
 
 EVENTS, WINDOWS = 1_000, 2_000
 FLOOR_SHARE = RoutingSettings().floor_share
@@ -123,13 +118,13 @@ def replace_share(routing: RoutingSettings, share: float) -> RoutingSettings:
     return routing.model_copy(update={"share": share})
 
 
-def table(folder: Path = labelled_answers.DATA, windows: int = WINDOWS) -> Table:
-    """Return one row per set and policy."""
+def table(labels: Path = labelled_answers.DATA, windows: int = WINDOWS) -> Table:
+    """Return one row per set and policy, by people's labels in a folder with mtrag.jsonl and begin.jsonl."""
     result = Table(
         *("answers", "bad", "policy", "judged", "bad ones found", "width", "ratio", "coverage", "no interval"),
         title=f"Routing by people's labels: windows of {EVENTS:,} answers, {windows:,} of each row",
     )
-    sets = {name: read(name, folder) for name in labelled_answers.SETS}
+    sets = {name: read(name, labels) for name in labelled_answers.SETS}
     first = 0.0
     for name, policy, parts, outcome in compared(sets, windows):
         own = outcome.intervals
@@ -142,12 +137,12 @@ def table(folder: Path = labelled_answers.DATA, windows: int = WINDOWS) -> Table
     return result
 
 
-def three_applications(folder: Path = labelled_answers.DATA, share: float = 0.1) -> Table:
+def three_applications(labels: Path = labelled_answers.DATA, share: float = 0.1) -> Table:
     """Return one row per way of selecting from three applications, the third of which is simulated.
 
     Its answers are those of the first set with half their risk, as of an application whose texts repeat their contexts.
     """
-    sets = {name: read(name, folder) for name in labelled_answers.SETS}
+    sets = {name: read(name, labels) for name in labelled_answers.SETS}
     first = next(iter(sets))
     halved = [replace(answer, risk=None if answer.risk is None else answer.risk / 2) for answer in sets[first]]
     sets[f"{first}, half the risk (simulated)"] = halved
@@ -171,18 +166,3 @@ def three_applications(folder: Path = labelled_answers.DATA, share: float = 0.1)
         bad = sum(answer.bad for answer in every)
         result.add_row(title, f"{np.mean(judged):.3f}", f"{found / bad:.3f}", *(f"{each:.3f}" for each in judged))
     return result
-
-
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--labels", type=Path, default=labelled_answers.DATA, help="folder of the labelled sets")
-    parser.add_argument("--windows", type=int, default=WINDOWS, help="windows of each row")
-    parser.add_argument("--markdown", action="store_true", help="print as in bench/RESULTS.md")
-    given = parser.parse_args()
-    made = (partial(table, given.labels, given.windows), partial(three_applications, given.labels))
-    tables.show((make() for make in made), as_markdown=given.markdown)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ from time import perf_counter
 
 from rich.table import Table
 
-from bench.countings import countings, note
 from bench.interactions import interactions
 from bench.timing import side_by_side
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -18,13 +17,26 @@ from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.json import decode
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.records import Record
-from ragweir.streams.settings import RoutingSettings
+from ragweir.streams.settings import KernelSettings, RoutingSettings
 
 EVENTS = 100
 _PASSES = 20
 _COSTLIEST = 12
 _LIMITS = TextLimits()
+
+
+def countings() -> Mapping[str, Counting]:
+    """Return the ways of counting texts by name: Python's, and the kernel's where it is installed."""
+    chosen = kernel_choice(KernelSettings())
+    return {"Python": reference, **({"kernel": chosen.counting} if chosen.version else {})}
+
+
+def _note() -> str:
+    """Return which kernel is measured, or why none is."""
+    chosen = kernel_choice(KernelSettings())
+    return f"Kernel {chosen.version}." if chosen.version else f"Without the kernel: {chosen.reason}."
 
 
 def counted(view: View) -> View:
@@ -120,7 +132,7 @@ def table() -> Table:
     size = sum(map(len, interactions(EVENTS))) / EVENTS
     title = f"One event of {size:,.0f} bytes, CPU time, best of many rounds"
     # In Python a formula counts only what it asks for.
-    caption = f"{note()} A difference below 0: counting alone counts more than the formulas ask for."
+    caption = f"{_note()} A difference below 0: counting alone counts more than the formulas ask for."
     result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in ("step", *(f"µs per event, {name}" for name in countings()), "factor"):
         result.add_column(name, justify="left" if name == "step" else "right")
@@ -135,7 +147,7 @@ def costliest() -> Table:
     ways = {name: _by_metric(counting) for name, counting in countings().items()}
     last = list(ways.values())[-1]
     title = f"The {_COSTLIEST} costliest formulas, without counting; work that several share counts for the first"
-    result = Table(title=title, title_justify="left", caption=note(), caption_justify="left")
+    result = Table(title=title, title_justify="left", caption=_note(), caption_justify="left")
     for name in ("metric", *(f"µs per event, {name}" for name in ways)):
         result.add_column(name, justify="left" if name == "metric" else "right")
     ordered = sorted(last, key=lambda name: -last[name])

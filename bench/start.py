@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import signal
@@ -25,7 +24,6 @@ from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.settings import load
 from ragweir.streams.supervisor import _MIN_DELAY_SECONDS, Command, Supervisor
-from tools import tables
 
 _EVENTS_PER_S = 10
 _WAIT_S = 60.0
@@ -169,11 +167,3 @@ def table(service: str = "evaluate", kills: int = _KILLS) -> Table:
         row = once, once_cpu, statistics.median(seconds), statistics.median(cpu_s), _p99(seconds)
         result.add_row(name, *(f"{each:.3f}" for each in row))
     return result
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--service", default="evaluate")
-    parser.add_argument("--kills", type=int, default=_KILLS)
-    given = parser.parse_args()
-    tables.show([table(given.service, given.kills)], as_markdown=False)

@@ -1,17 +1,51 @@
-"""The machine of a measurement, and its tables on the terminal or as markdown."""
+"""The machine of a measurement, and its tables: their choice on a command line, and their print."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 from rich.console import Console
 from rich.table import Table
 
 from ragweir.streams.playground.local.node import KAFKA_VERSION
+
+Make = Callable[..., Table | Iterable[Table]]
+
+
+def options(make: Make) -> Mapping[str, Any]:
+    """Return the options of a function that makes tables, with their defaults."""
+    return {each.name: each.default for each in signature(make).parameters.values()}
+
+
+def asked(makes: Mapping[str, Make], words: Iterable[str]) -> Iterator[Make]:
+    """Yield the functions that are named, each with the options that follow its name.
+
+    >>> make = lambda kills=20, service="evaluate": f"{kills} kills of {service}"
+    >>> [each() for each in asked({"start": make}, ["start", "start", "kills=5", "service=join"])]
+    ['20 kills of evaluate', '5 kills of join']
+
+    Raises:
+        KeyError: there is no such function or option.
+        ValueError: the option has another type.
+    """
+    last: Make | None = None
+    for word in words:
+        name, is_option, value = word.partition("=")
+        if is_option and last:
+            last = partial(last, **{name: type(options(last)[name])(value)})
+        else:
+            if last:
+                yield last
+            last = makes[word]
+    if last:
+        yield last
 
 
 def _field(file: str, name: str) -> str:

@@ -9,10 +9,11 @@ import pytest
 from commands import ROOT
 from markdown_pages import Shown, by_commonmark, by_mkdocs, read, slug
 
+from bench.__main__ import TABLES
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
-from tools import docs_site
+from tools import docs_site, tables
 
 FOLDERS = ("docs", "bench", "deploy", "examples")
 PAGES = [
@@ -128,6 +129,13 @@ def test_documents_are_short() -> None:
 def test_nothing_is_cited_by_a_number(document: str) -> None:
     """A reader does not have the documents that metrics were taken from: they are cited by what they are."""
     assert re.findall(r"document 0\d\d", text(document)) == []
+
+
+def test_every_benchmark_that_a_document_cites_exists() -> None:
+    """Commands of `make bench` name tables and options that there are."""
+    commands = re.findall(r'`make bench BENCH="?([^`"]+)', "".join(map(text, ("bench/RESULTS.md", "docs/costs.md"))))
+    words = [[word for word in command.split() if word != "--markdown"] for command in commands]
+    assert sum(len([*tables.asked(TABLES, each)]) for each in words) > len(commands) > 10
 
 
 def test_the_readme_shows_the_scores_of_its_example() -> None:
