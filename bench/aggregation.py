@@ -21,18 +21,18 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.packed_scores import RowReader, row_of, score_headers
-from ragweir.streams.agent import Assignment
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.emissions import cloud_event
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.export.exposition import Exposition
-from ragweir.streams.kafka.client import Connection, Identity, producer_properties
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.records import Headers, Outcome, Record
-from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.service import SERVICES
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.emissions import cloud_event
+from ragweir.streams.runtime.kafka.client import Connection, Identity, producer_properties
+from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
+from ragweir.streams.runtime.records import Headers, Outcome, Record
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.export.exposition import Exposition
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings, load
 
 LABEL_SETS = 200

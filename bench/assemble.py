@@ -23,17 +23,17 @@ from bench.interactions import interactions
 from bench.timing import microseconds
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark, SourceMark
 from ragweir.schemas.codec.json import decode, encode
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.wire import heads, read, slices
-from ragweir.streams.agent import Assignment
-from ragweir.streams.assemble.join_agent import JoinAgent
-from ragweir.streams.kafka.client import build, connected_admin, reader_properties
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.traces import otlp_requests, trace_ids
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.kafka.client import build, connected_admin, reader_properties
+from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.processes.supervisor import own_command
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.join.join_agent import JoinAgent
 from ragweir.streams.settings import AssembleSettings, Settings, load
-from ragweir.streams.supervisor import own_command
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.wire import heads, read, slices
 
 TRACES = 200
 RATE, SECONDS = 100, 30

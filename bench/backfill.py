@@ -23,7 +23,7 @@ from rich.table import Table
 from bench.interactions import interactions
 from bench.kafka_loops import BARE, PARTITIONS, Task, measure, publish, topics
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.supervisor import own_command
+from ragweir.streams.runtime.processes.supervisor import own_command
 
 EVENTS = 20_000
 _SOURCE = "bench.input"

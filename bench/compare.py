@@ -16,9 +16,9 @@ from rich.table import Table
 
 from bench.interactions import interactions
 from ragweir.metrics.catalogue import everything
-from ragweir.streams.child_python import python_command
-from ragweir.streams.compare.compare import compare
-from ragweir.streams.supervisor import own_command
+from ragweir.streams.analysis.compare.compare import compare
+from ragweir.streams.runtime.processes.child_python import python_command
+from ragweir.streams.runtime.processes.supervisor import own_command
 
 _DISTINCT = 1_000
 _DIMENSIONS = ("application", "model", "pipeline_version")

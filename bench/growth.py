@@ -30,11 +30,11 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import Counting, TextLimits, View
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agent import Assignment
-from ragweir.streams.aggregate.agent import AggregateAgent
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.records import Record
-from ragweir.streams.runtimes.restore import KafkaChangelog
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.runtime.recovery.restore import KafkaChangelog
+from ragweir.streams.services.aggregate.agent import AggregateAgent
 from ragweir.streams.settings import Settings, WindowSettings
 from tools.plot import Panel, svg
 from tools.tables import machine

@@ -19,14 +19,14 @@ from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.kafka.client import Identity
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.service import SERVICES
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.kafka.client import Identity
+from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings, load
 
 MODEL = "simulated-judge"

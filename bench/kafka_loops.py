@@ -22,16 +22,16 @@ from confluent_kafka.cimpl import NewTopic
 from typing_extensions import override
 
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.kafka.messages import record_of
-from ragweir.streams.kafka.reader import offset_range
-from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds
-from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.kafka.client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.runtime.kafka.reader import offset_range
+from ragweir.streams.runtime.kernel_choice import kernel_choice
+from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
+from ragweir.streams.runtime.records import Emission, Outcome, Record, ReplayBounds
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.settings import CommitSettings, Settings, load
 
 BATCH = 1_000

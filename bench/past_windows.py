@@ -23,11 +23,11 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window, duration_s
-from ragweir.streams.aggregate.dimensions import admission_limits
-from ragweir.streams.aggregate.window_times import start_of
-from ragweir.streams.backfill.windows import of_records
-from ragweir.streams.from_settings import totals
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.backfill.windows import of_records
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.aggregate.window_times import start_of
+from ragweir.streams.services.shared.dimensions import admission_limits
+from ragweir.streams.services.shared.from_settings import totals
 from ragweir.streams.settings import Settings, WindowSettings
 
 _BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)

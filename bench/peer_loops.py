@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from bench.kafka_loops import AT_LEAST_ONCE, BARE, BATCH, EXACTLY_ONCE, RAGWEIR, Loop, MeteredAgent, Task
-from ragweir.streams.records import Record
-from ragweir.streams.service import SERVICES
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.table import SERVICES
 
 
 def _ragweir_faust(task: Task, agent: MeteredAgent) -> None:
     """Run one slot of `ragweir evaluate --runtime faust`."""
-    from ragweir.streams.faust import runtime  # noqa: PLC0415 (only the process of this loop needs the package)
+    from ragweir.streams.services.faust import runtime  # noqa: PLC0415 (only the process of this loop needs the package)
 
     given: dict[str, Any] = vars(runtime)
     given["SERVICES"] = {**SERVICES, "evaluate": replace(SERVICES["evaluate"], agent=lambda *_: agent)}

@@ -27,7 +27,7 @@ from bench.kafka_loops import (
     topics,
 )
 from bench.peer_loops import LOOPS
-from ragweir.streams.kafka.reader import offset_range, read
+from ragweir.streams.runtime.kafka.reader import offset_range, read
 
 EVENTS = 60_000
 EVALUATED_PART = 4

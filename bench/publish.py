@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 from rich.table import Table
 
 from bench.kafka_loops import topics
-from ragweir.streams.child_python import python_command
+from ragweir.streams.clients.publish.publisher import Publisher
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.publish.publisher import Publisher
+from ragweir.streams.runtime.processes.child_python import python_command
 
 _TOPIC = "bench.publish"
 _ROUND = 200
@@ -181,7 +181,7 @@ def behind() -> Table:
         result.add_row("events/s to Kafka, the application idle", f"{left / took:,.0f}")
     imports = {
         "import ragweir.publish": "import ragweir; ragweir.publish",
-        "imports on its own thread with the first event": "import ragweir.streams.publish.sender",
+        "imports on its own thread with the first event": "import ragweir.streams.clients.publish.sender",
         "import json, confluent_kafka": "import json, confluent_kafka",
     }
     for name, statement in imports.items():

@@ -30,8 +30,8 @@ from ragweir.schemas.registry.output_writers import writer
 from ragweir.schemas.registry.protobuf import protobuf_reader
 from ragweir.schemas.registry.readers import reader_of
 from ragweir.schemas.registry.schema import FORMATS, Read, ReaderTable, Schema
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 EVENTS = 500
 _ID = 7

@@ -16,15 +16,15 @@ from rich.table import Table
 
 from bench.assemble import requests
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
-from ragweir.schemas.traces.wire import slices
-from ragweir.streams.assemble.clock import SourceClock, read_mark
-from ragweir.streams.assemble.emitted import EmittedTrace
-from ragweir.streams.assemble.ledger import Closing, Ledger, Position
-from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties
+from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.processes.supervisor import own_command
+from ragweir.streams.services.join.clock import SourceClock, read_mark
+from ragweir.streams.services.join.emitted import EmittedTrace
+from ragweir.streams.services.join.ledger import Closing, Ledger, Position
 from ragweir.streams.settings import Settings, load
-from ragweir.streams.supervisor import own_command
+from ragweir.streams.traces.wire import slices
 
 _PARTITIONS = 4
 _PER_SECOND, _REMEMBERED_S, _OPEN_S = 1_000, 3_600, 8

@@ -19,8 +19,8 @@ from bench.simulated_windows import Kind, Stratum
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.routing_share import risk_bin, threshold
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.evaluate.rows import Selection, shipped_selection
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.shared.routing_rows import Selection, shipped_selection
 from ragweir.streams.settings import RoutingSettings
 from tools import labelled_answers
 

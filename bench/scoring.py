@@ -15,10 +15,10 @@ from ragweir.metrics.counts import NAMES, Counts
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.json import decode
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.kernel_choice import kernel_choice
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.kernel_choice import kernel_choice
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.settings import KernelSettings, RoutingSettings
 
 EVENTS = 100

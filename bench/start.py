@@ -19,11 +19,11 @@ from confluent_kafka import Producer
 from rich.table import Table
 
 from bench.interactions import interactions
-from ragweir.streams.child_python import python_command
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.processes.child_python import python_command
+from ragweir.streams.runtime.processes.supervisor import _MIN_DELAY_SECONDS, Command, Supervisor
 from ragweir.streams.settings import load
-from ragweir.streams.supervisor import _MIN_DELAY_SECONDS, Command, Supervisor
 
 _EVENTS_PER_S = 10
 _WAIT_S = 60.0

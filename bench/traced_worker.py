@@ -47,16 +47,16 @@ def main() -> None:
     trace = Trace(Path(sys.argv[1]))
     trace.ended("interpreter")
     # The imports are measured.
-    from ragweir.streams import slot  # noqa: PLC0415
-    from ragweir.streams.cli import main as run  # noqa: PLC0415
-    from ragweir.streams.cli import services  # noqa: PLC0415
-    from ragweir.streams.runtimes.batches import BatchReader  # noqa: PLC0415
-    from ragweir.streams.runtimes.offset_recovery import OffsetRecovery  # noqa: PLC0415
-    from ragweir.streams.runtimes.progress_group import ProgressGroup  # noqa: PLC0415
-    from ragweir.streams.runtimes.rebalance import RebalanceListener  # noqa: PLC0415
-    from ragweir.streams.runtimes.start_offsets import StartOffsets  # noqa: PLC0415
-    from ragweir.streams.runtimes.topic_identity import TopicIdentity  # noqa: PLC0415
-    from ragweir.streams.runtimes.transactions import Transactions  # noqa: PLC0415
+    from ragweir.streams.commands import main as run  # noqa: PLC0415
+    from ragweir.streams.commands import services  # noqa: PLC0415
+    from ragweir.streams.runtime.loop.batches import BatchReader  # noqa: PLC0415
+    from ragweir.streams.runtime.loop.rebalance import RebalanceListener  # noqa: PLC0415
+    from ragweir.streams.runtime.loop.transactions import Transactions  # noqa: PLC0415
+    from ragweir.streams.runtime.recovery.offset_recovery import OffsetRecovery  # noqa: PLC0415
+    from ragweir.streams.runtime.recovery.progress_group import ProgressGroup  # noqa: PLC0415
+    from ragweir.streams.runtime.recovery.start_offsets import StartOffsets  # noqa: PLC0415
+    from ragweir.streams.runtime.recovery.topic_identity import TopicIdentity  # noqa: PLC0415
+    from ragweir.streams.services import slot  # noqa: PLC0415
 
     trace.ended("imports")
     trace.calls(services, "settings", after=lambda *_: "settings")

@@ -26,10 +26,10 @@ from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.laws.corpus import Fields
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.kernel_choice import kernel_choice
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.kernel_choice import kernel_choice
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.settings import KernelSettings, RoutingSettings
 
 MIB = 1024 * 1024

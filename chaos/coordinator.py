@@ -2,8 +2,8 @@
 
 Only plain clients are used: a consumer commits, the broker is killed and restarted, and consumers read the committed
 offset meanwhile. The broker's properties make loading the group's partition slower than losing and regaining its
-leader, which reveals a race that is rare with others: see `ragweir.streams.runtimes.offset_recovery`. Exits with 1 if a
-committed offset was lower than one that had been confirmed.
+leader, which reveals a race that is rare with others: see `ragweir.streams.runtime.recovery.offset_recovery`. Exits
+with 1 if a committed offset was lower than one that had been confirmed.
 """
 
 from __future__ import annotations

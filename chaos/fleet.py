@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.child_python import python_command
-from ragweir.streams.judge.probe import SIMULATED
-from ragweir.streams.kafka.client import Identity
-from ragweir.streams.supervisor import own_command
+from ragweir.streams.runtime.kafka.client import Identity
+from ragweir.streams.runtime.processes.child_python import python_command
+from ragweir.streams.runtime.processes.supervisor import own_command
+from ragweir.streams.services.judge.probe import SIMULATED
 
 ROOT: Final = Path(__file__).parent.parent
 COMMAND: Final = tuple(own_command())

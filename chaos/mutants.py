@@ -19,25 +19,26 @@ from typing_extensions import override
 
 from ragweir.schemas.assembly import ClockMark
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.aggregate import agent as aggregate
-from ragweir.streams.assemble.clock import SourceClock
-from ragweir.streams.assemble.emitted import EmittedTraces
-from ragweir.streams.assemble.ledger import Position
-from ragweir.streams.assemble.partition import PartitionAssembly
-from ragweir.streams.evaluate import rows
-from ragweir.streams.evaluate.control_log import ControlLog
-from ragweir.streams.evaluate.rows import RoutingRows, Selection
-from ragweir.streams.kafka import transactional_sender
-from ragweir.streams.kafka.client import Identity, build, producer_properties, reader_properties
-from ragweir.streams.records import Emission, Measurements, Outcome, TopicPartition
-from ragweir.streams.runtimes import kafka, transactions
-from ragweir.streams.runtimes import restore as changelog
-from ragweir.streams.runtimes.batches import BatchReader
-from ragweir.streams.runtimes.committer import Committer
-from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
-from ragweir.streams.runtimes.offsets import OffsetTracker
-from ragweir.streams.runtimes.transactions import Transactions
+from ragweir.streams.runtime.kafka import transactional_sender
+from ragweir.streams.runtime.kafka.client import Identity, build, producer_properties, reader_properties
+from ragweir.streams.runtime.loop import kafka_runtime as kafka
+from ragweir.streams.runtime.loop import transactions
+from ragweir.streams.runtime.loop.batches import BatchReader
+from ragweir.streams.runtime.loop.committer import Committer
+from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
+from ragweir.streams.runtime.loop.transactions import Transactions
+from ragweir.streams.runtime.records import Emission, Measurements, Outcome, TopicPartition
+from ragweir.streams.runtime.recovery import restore as changelog
+from ragweir.streams.runtime.recovery.offset_recovery import OffsetRecovery
+from ragweir.streams.runtime.recovery.offsets import OffsetTracker
+from ragweir.streams.services.aggregate import agent as aggregate
+from ragweir.streams.services.evaluate.control_log import ControlLog
+from ragweir.streams.services.join.clock import SourceClock
+from ragweir.streams.services.join.emitted import EmittedTraces
+from ragweir.streams.services.join.ledger import Position
+from ragweir.streams.services.join.partition import PartitionAssembly
+from ragweir.streams.services.shared import routing_rows as rows
+from ragweir.streams.services.shared.routing_rows import RoutingRows, Selection
 from ragweir.streams.settings import RoutingSettings
 
 
@@ -296,7 +297,7 @@ MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
 )
 
 if __name__ == "__main__":
-    from ragweir.streams.cli import main
+    from ragweir.streams.commands import main
 
     {**MUTANTS, **TRACE_MUTANTS}[sys.argv.pop(1)]()
     main()

@@ -13,7 +13,7 @@ from chaos.fleet import Slot
 from chaos.schedule import Fault
 from chaos.target import Injections, Target
 from chaos.waiting import wait_for
-from ragweir.streams.child_python import python_command
+from ragweir.streams.runtime.processes.child_python import python_command
 
 AHEAD_S = 4 * 86_400
 """Time in seconds by which a clock is ahead or behind: more than the age at which requests to the judge expire."""

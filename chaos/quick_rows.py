@@ -17,9 +17,10 @@ from typing import Any
 from chaos.events import RISKS
 from chaos.rows import APPLICATIONS, LEAD_S
 from ragweir.schemas.routing_row import RoutingRow
-from ragweir.streams.evaluate import control_log, rows
-from ragweir.streams.routing import control, planner, service
-from ragweir.streams.routing.traffic import Period, Traffic
+from ragweir.streams.services.evaluate import control_log
+from ragweir.streams.services.planner import control, planner, service
+from ragweir.streams.services.planner.traffic import Period, Traffic
+from ragweir.streams.services.shared import routing_rows as rows
 from ragweir.streams.settings import Settings
 
 PLANNERS_LEAD_S = 30
@@ -70,7 +71,7 @@ def shorten() -> None:
 
 if __name__ == "__main__":
     from chaos.mutants import MUTANTS, ROW_MUTANTS
-    from ragweir.streams.cli import main
+    from ragweir.streams.commands import main
 
     shorten()
     if (name := sys.argv.pop(1)) != "-":

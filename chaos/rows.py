@@ -29,7 +29,7 @@ from chaos.findings import Found
 from chaos.tally import Source
 from chaos.waiting import require
 from ragweir.errors import RagweirError
-from ragweir.streams.child_python import python_command
+from ragweir.streams.runtime.processes.child_python import python_command
 
 LEAD_S = 10
 """The least time from a row's timestamp to its effective time, in seconds: 45 minutes in the product."""

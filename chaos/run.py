@@ -28,9 +28,9 @@ from chaos.waiting import wait_for
 from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.kafka.configurations import give_broker_time
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.runtime.kafka.configurations import give_broker_time
+from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.settings import load
 
 QUICK_CLIENT: Mapping[str, int] = MappingProxyType(

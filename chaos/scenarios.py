@@ -24,8 +24,8 @@ from chaos.run import COSTLY, QUICK_CLIENT
 from chaos.transactions import Action, Moment, Verdict
 from chaos.waiting import require
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.child_python import python_command
-from ragweir.streams.kafka.topics import create_topics
+from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.processes.child_python import python_command
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 
 NAIVE = "naive-faust"

@@ -18,8 +18,8 @@ from typing import Any
 from typing_extensions import override
 
 _AGENTS = (
-    *("aggregate.agent", "assemble.join_agent", "assemble.key_agent", "evaluate.agent"),
-    *("judge.agent", "judge.day_shares", "judge.pool", "from_settings", "service"),
+    *("aggregate.agent", "join.join_agent", "key.agent", "evaluate.agent", "judge.agent", "judge.day_shares"),
+    *("judge.pool", "shared.from_settings", "table"),
 )
 
 
@@ -49,7 +49,7 @@ def shift(ahead_s: Callable[[], float]) -> None:
     # After time.time is replaced, since some modules keep the function, and with all modules that read the time: a
     # service imports its agent when it makes it.
     for agent in _AGENTS:
-        import_module(f"ragweir.streams.{agent}")
+        import_module(f"ragweir.streams.services.{agent}")
 
     class Shifted(metaclass=_Datetime):
         @staticmethod
@@ -66,6 +66,6 @@ if __name__ == "__main__":
     shift(
         (lambda: float(given)) if given.removeprefix("-").isdecimal() else lambda: float(Path(given).read_text() or "0")
     )
-    from ragweir.streams.cli import main
+    from ragweir.streams.commands import main
 
     main()

@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from chaos.findings import Defect, Findings
 from chaos.trace_events import Truth, interaction
 from chaos.trace_reference import TraceTimes, joined
-from ragweir.streams.kafka.messages import record_of
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.runtime.records import Record
 
 _POLL_S = 0.5
 

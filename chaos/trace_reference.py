@@ -16,10 +16,10 @@ from typing import get_args
 from ragweir.schemas.assembly import HEADER_TIME
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.interaction import Assembly, AssemblyFlag
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.span import TraceSpan
-from ragweir.schemas.traces.wire import heads, read
-from ragweir.streams.records import Emission, Record
+from ragweir.streams.runtime.records import Emission, Record
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.span import TraceSpan
+from ragweir.streams.traces.wire import heads, read
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from chaos.trace_reference import TraceTimes
 from chaos.trace_sources import TraceSources
 from chaos.waiting import wait_for
 from chaos.workload import Workload
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.simulated.server import SimulatedJudge
+from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.settings import load
 
 SERVICES = ("key", "join", "join")

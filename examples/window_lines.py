@@ -2,16 +2,16 @@
 
 To add a projection to ragweir, change at most four files of the product:
 
-1. ``streams/export/NAME.py``: the projection. Here it is this module, unchanged.
-2. ``streams/export/service.py``: its line of the table, which gives it a command of its own, a place in
+1. ``streams/services/export/NAME.py``: the projection. Here it is this module, unchanged.
+2. ``streams/services/export/service.py``: its line of the table, which gives it a command of its own, a place in
    ``ragweir up``, a telemetry port and a check by ``ragweir doctor``.
 3. ``streams/settings/__init__.py``: its group of settings, if it has any.
-4. ``streams/serving/telemetry.py``: its own instruments, if it has any. Lag, health and the broker's state are those of
-   the runtime.
+4. ``streams/runtime/serving/telemetry.py``: its own instruments, if it has any. Lag, health and the broker's state are
+   those of the runtime.
 
 ``window_lines.patch`` beside this module holds the changes of the last three. To try it, run at the repository's root::
 
-    cp examples/window_lines.py streams/export/
+    cp examples/window_lines.py streams/services/export/
     git apply examples/window_lines.patch
     RAGWEIR_WINDOW_LINES__FILE=windows.jsonl ragweir window-lines
 
@@ -29,8 +29,8 @@ from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.window_key import WindowKey, parse_window_key
-from ragweir.streams.projection import Projection
-from ragweir.streams.records import Count, Measurements, Record
+from ragweir.streams.runtime.projection import Projection
+from ragweir.streams.runtime.records import Count, Measurements, Record
 
 
 class WindowLines(Projection):

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ragweir.errors import ConfigurationError, MapError, PermanentError, RagweirError, Rejected
     from ragweir.metrics.metric import Metric
     from ragweir.schemas.evaluation import Evaluation
-    from ragweir.streams.compare.comparison import Comparison
+    from ragweir.streams.analysis.compare.comparison import Comparison
+    from ragweir.streams.clients.publish import Publisher, publish
     from ragweir.streams.library.comparing import compare
     from ragweir.streams.library.explaining import Explanation, catalogue, explain
     from ragweir.streams.library.frames import score_frame
     from ragweir.streams.library.scoring import score
-    from ragweir.streams.publish import Publisher, publish
     from ragweir.streams.settings import Settings
 
 __all__ = [
@@ -55,21 +55,21 @@ __all__ = [
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {
-        "Comparison": "ragweir.streams.compare.comparison",
+        "Comparison": "ragweir.streams.analysis.compare.comparison",
         "ConfigurationError": "ragweir.errors",
         "Evaluation": "ragweir.schemas.evaluation",
         "Explanation": "ragweir.streams.library.explaining",
         "MapError": "ragweir.errors",
         "Metric": "ragweir.metrics.metric",
         "PermanentError": "ragweir.errors",
-        "Publisher": "ragweir.streams.publish",
+        "Publisher": "ragweir.streams.clients.publish",
         "RagweirError": "ragweir.errors",
         "Rejected": "ragweir.errors",
         "Settings": "ragweir.streams.settings",
         "catalogue": "ragweir.streams.library.explaining",
         "compare": "ragweir.streams.library.comparing",
         "explain": "ragweir.streams.library.explaining",
-        "publish": "ragweir.streams.publish",
+        "publish": "ragweir.streams.clients.publish",
         "score": "ragweir.streams.library.scoring",
         "score_frame": "ragweir.streams.library.frames",
     }

@@ -57,7 +57,8 @@ class AssemblyEntry(_Record):
     ledger_from: int
     """Lower bound of the first offset of the ledger that a restore needs."""
     emitted: str = ""
-    """The traces that were closed in this transaction, packed, in base64; see `ragweir.streams.assemble.ledger`."""
+    """The traces that were closed in this transaction, packed, in base64; see
+    `ragweir.streams.services.join.ledger`."""
     sequence: int = 0
     """Number of the entry in its partition."""
     ledger_sequence: int = 0

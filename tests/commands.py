@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from faults import Service, eventually
 
 ROOT = Path(__file__).parent.parent
-COMMAND = (sys.executable, "-m", "ragweir.streams.cli")
+COMMAND = (sys.executable, "-m", "ragweir.streams.commands")
 _PATIENCE_S = 120
 
 
@@ -106,7 +106,7 @@ def evaluating(
     """`ragweir evaluate` with these flags and settings for the length of a block."""
     log = folder / f"{prefix}log"
     log.touch()
-    shared = ["-m", "ragweir.streams.cli", "--bootstrap-servers", bootstrap, "--prefix", prefix]
+    shared = ["-m", "ragweir.streams.commands", "--bootstrap-servers", bootstrap, "--prefix", prefix]
     own = ["evaluate", "--workers", str(workers), *map(str, flags)]
     quick = {"RAGWEIR_KAFKA__CLIENT": '{"transaction.timeout.ms": 4000}'}
     service = Service([*shared, *own], log, environment(**quick) | settings)

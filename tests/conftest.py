@@ -22,9 +22,9 @@ from confluent_kafka.cimpl import NewTopic
 from typing_extensions import override
 
 from ragweir.errors import LocalServerError, NotInstalled
-from ragweir.streams.kafka.client import is_transient
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import Programs, programs
+from ragweir.streams.runtime.kafka.client import is_transient
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)

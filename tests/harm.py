@@ -9,7 +9,7 @@ from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, gone
 
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
+from ragweir.streams.runtime.recovery.offset_metadata import OffsetMetadata
 
 Start = Callable[..., Service]
 
@@ -27,11 +27,11 @@ CAUSES = {
 # canary, which runs the same script. Limits are smaller, so that a test does not wait for them.
 HOSTILE = """
 import ctypes, os, re, signal, sys, time
-from ragweir.streams import supervisor
-from ragweir.streams.aggregate import agent as aggregate
-from ragweir.streams.evaluate import agent as evaluate
-from ragweir.streams.cli import main, services
-from ragweir.streams.runtimes import canary, canary_client, kafka, transactions
+from ragweir.streams.runtime.processes import supervisor
+from ragweir.streams.services.aggregate import agent as aggregate
+from ragweir.streams.services.evaluate import agent as evaluate
+from ragweir.streams.commands import main, services
+from ragweir.streams.runtime.loop import canary, canary_client, kafka, transactions
 
 canary.CPU_SECONDS = 1
 canary_client.TRIAL_SECONDS = 10.0

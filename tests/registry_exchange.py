@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ragweir.errors import RegistryRefused
 from ragweir.schemas.registry.schema import Schema
-from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
+from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.settings import RegistrySettings
 
 FILE = Path(__file__).parent / "registry_exchange.json"

@@ -16,13 +16,13 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agent import Assignment, StoredChangelog
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.config import JudgeConfig
-from ragweir.streams.judge.job import Job, JobId, JobResult, JobUsage, JudgePool
-from ragweir.streams.judge.pricing import allowance
-from ragweir.streams.judge.results import case_of
-from ragweir.streams.records import Emission, Headers, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.runtime.agent import Assignment, StoredChangelog
+from ragweir.streams.runtime.records import Emission, Headers, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.config import JudgeConfig
+from ragweir.streams.services.judge.job import Job, JobId, JobResult, JobUsage, JudgePool
+from ragweir.streams.services.judge.pricing import allowance
+from ragweir.streams.services.judge.results import case_of
 from ragweir.streams.settings import JudgeSettings, Price
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

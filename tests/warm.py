@@ -11,12 +11,15 @@ import sys
 from importlib import import_module
 
 MODULES = (
-    *(f"cli.{name}" for name in ("dead_letter", "doctor", "explain", "metrics", "publish", "replay", "runs", "score")),
-    *("cli.services", "cli.slo", "cli.tap", "logs", "settings"),
+    *(
+        f"commands.{name}"
+        for name in ("dead_letter", "doctor", "explain", "metrics", "publish", "replay", "runs", "score")
+    ),
+    *("commands.services", "commands.slo", "commands.tap", "runtime.processes.logs", "settings"),
     # Services import these when they start.
-    *("aggregate.agent", "assemble.join_agent", "assemble.key_agent", "evaluate.agent", "evaluate.routing"),
-    *("judge.agent", "judge.day_shares", "judge.pool", "judge.redaction", "otlp_results"),
-    *("export.prometheus", "runtimes.projection"),
+    *("services.aggregate.agent", "services.join.join_agent", "services.key.agent", "services.evaluate.agent"),
+    *("services.evaluate.routing", "services.judge.agent", "services.judge.day_shares", "services.judge.pool"),
+    *("services.judge.redaction", "services.export.prometheus", "traces.results", "runtime.loop.projection_runtime"),
 )
 
 
@@ -52,6 +55,6 @@ if __name__ == "__main__":
     for module in MODULES:
         import_module(f"ragweir.streams.{module}")
     serve()
-    from ragweir.streams.cli import main
+    from ragweir.streams.commands import main
 
     main()

@@ -34,10 +34,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from ragweir.streams.child_python import python_command
-from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.processes.child_python import python_command
+from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,7 +75,8 @@ class Checkout:
     def __init__(self, code: Path, outputs: Path, work: Path) -> None:
         self.code, self.outputs, self.work = code, outputs, work
         outputs.mkdir(parents=True)
-        self.module = f"{'ragweir.' if (code / 'ragweir').exists() else ''}streams.cli"
+        commands = "commands" if (code / "streams" / "commands").exists() else "cli"
+        self.module = f"{'ragweir.' if (code / 'ragweir').exists() else ''}streams.{commands}"
 
     def command(self, *arguments: str | Path) -> list[str]:
         return python_command("-m", self.module, *map(str, arguments))

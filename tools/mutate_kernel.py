@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ragweir.streams.child_python import python_command
+from ragweir.streams.runtime.processes.child_python import python_command
 
 ROOT = Path(__file__).parent.parent
 _TESTS = "tests/kernel/test_kernel_equality.py"

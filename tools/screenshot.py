@@ -25,11 +25,11 @@ from typing import Any
 
 import orjson
 
-from ragweir.streams.child_python import python_command
 from ragweir.streams.playground.demo.samples import drill
+from ragweir.streams.runtime.processes.child_python import python_command
 
 DOCS = Path(__file__).parents[1] / "docs"
-RAGWEIR = tuple(python_command("-u", "-m", "ragweir.streams.cli"))
+RAGWEIR = tuple(python_command("-u", "-m", "ragweir.streams.commands"))
 GRAPH = {
     "g0.expr": 'ragweir_window_mean{metric="unsupported_risk", window="3s"}',
     "g0.tab": "0",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.streams.from_settings import read_map
+from ragweir.streams.services.shared.from_settings import read_map
 from ragweir.streams.settings import Settings, from_groups, load
 
 SettingsArgument = Settings | Mapping[str, Any] | str | os.PathLike[str] | None

@@ -22,7 +22,7 @@ from ragweir.streams.settings import check_dimensions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ragweir.streams.compare.comparison import Comparison
+    from ragweir.streams.analysis.compare.comparison import Comparison
 
 ComparedSide = str | os.PathLike[str] | Iterable[Evaluation | Rejected] | Frame
 """A file of evaluations, evaluations, or what `score_frame` gave."""
@@ -67,7 +67,7 @@ def compare(
             installed.
         TypeError: if a side is something else.
     """
-    from ragweir.streams.compare.compare import compare as compared  # noqa: PLC0415 - it imports NumPy
+    from ragweir.streams.analysis.compare.compare import compare as compared  # noqa: PLC0415 - it imports NumPy
 
     try:
         check_dimensions(by)

@@ -13,11 +13,11 @@ from typing_extensions import override
 
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams import from_settings
-from ragweir.streams.html import row, table, text
+from ragweir.streams.analysis.html import row, table, text
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument, settings_of
 from ragweir.streams.library.scoring import score_one, scorer
-from ragweir.streams.terminal import Terminal, printable
+from ragweir.streams.runtime.text.terminal import Terminal, printable
+from ragweir.streams.services.shared import from_settings
 
 _WIDTH = 100
 
@@ -74,7 +74,7 @@ class Explanation(Mapping[str, ExplainedMetric]):
 
     @override
     def __repr__(self) -> str:
-        from ragweir.streams.screens.scores import ScoreScreen  # noqa: PLC0415 - it imports much that scores need not
+        from ragweir.streams.commands.screens.scores import ScoreScreen  # noqa: PLC0415 - it imports much that scores need not
 
         page = StringIO()
         terminal = Terminal(file=page, width=_WIDTH, color_system=None)
@@ -83,7 +83,7 @@ class Explanation(Mapping[str, ExplainedMetric]):
         return "\n".join(line.rstrip() for line in page.getvalue().rstrip().splitlines())
 
     def _repr_html_(self) -> str:
-        from ragweir.streams.screens.scores import DIRECTIONS, formatted  # noqa: PLC0415 - as above
+        from ragweir.streams.commands.screens.scores import DIRECTIONS, formatted  # noqa: PLC0415 - as above
 
         rows, missing = [], defaultdict[str, list[str]](list)
         for name, each in self.items():

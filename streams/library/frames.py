@@ -20,11 +20,11 @@ from ragweir.schemas.codec.mapping.unmatched import unmatched_paths
 from ragweir.schemas.codec.ready_maps import READY_MAPS
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.files.schema_inference import propose
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument, map_of
 from ragweir.streams.library.python_values import as_json
 from ragweir.streams.library.scoring import scorer
-from ragweir.streams.schema_inference import propose
-from ragweir.streams.terminal import printable
+from ragweir.streams.runtime.text.terminal import printable
 
 _ROWS = 256
 """Rows that are Python values at a time."""

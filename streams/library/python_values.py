@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from ragweir.errors import Rejected
-from ragweir.streams.terminal import printable
+from ragweir.streams.runtime.text.terminal import printable
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _MISSING = ("NaTType", "NAType")

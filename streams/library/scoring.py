@@ -13,11 +13,11 @@ from ragweir.errors import Rejected
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.evaluate.from_settings import evaluate_config
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument, map_of, settings_of
 from ragweir.streams.library.python_values import as_json
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
 
 _TOPIC = "python"
 _HINTS = {"columns": "score_frame() takes a data frame", "model_dump": "model_dump() makes one of a model"}

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.permissions import open_to_all, open_to_new_files, owned_by_another, user_name
+from ragweir.streams.settings.permissions import open_to_all, open_to_new_files, owned_by_another, user_name
 
 
 def check_trusted(path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Traces that a command reads by itself: collected from files or a sample of a topic, assembled, and reported on."""
+"""OpenTelemetry traces: their wire form, the dialects of instrumentations, and the interactions that they hold."""

@@ -68,7 +68,7 @@ class Reader:
     def __post_init__(self) -> None:
         self._where = self.folder
         (self.folder.parent / f"{self.folder.name}-bin").mkdir()
-        self._program("ragweir", f'exec {sys.executable} -P -m ragweir.streams.cli "$@"')
+        self._program("ragweir", f'exec {sys.executable} -P -m ragweir.streams.commands "$@"')
         for name in ("python", "python3"):
             self._program(name, f'exec {sys.executable} "$@"')
         for name in _WITHHELD:

@@ -33,16 +33,16 @@ from ragweir.schemas.access import PARTS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import BROKER_TIME, TOPICS
-from ragweir.streams.export.service import PROJECTIONS
-from ragweir.streams.from_settings import catalogue, otlp_results
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.days import day_of
-from ragweir.streams.kafka.client import Identity, reader_properties
-from ragweir.streams.kafka.configurations import configurations
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
-from ragweir.streams.registry.output import written_topics
-from ragweir.streams.routing.control import NAME
-from ragweir.streams.service import SERVICES
+from ragweir.streams.runtime.kafka.client import Identity, reader_properties
+from ragweir.streams.runtime.kafka.configurations import configurations
+from ragweir.streams.runtime.registry.output import written_topics
+from ragweir.streams.services.export.service import PROJECTIONS
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.days import day_of
+from ragweir.streams.services.planner.control import NAME
+from ragweir.streams.services.shared.from_settings import catalogue, otlp_results
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
@@ -165,7 +165,7 @@ class Running:
         """Run one slot of a service as its user, with further settings."""
         log = self.folder / f"{name}-{len(list(self.folder.iterdir()))}.log"
         variables = environment(**self.variables(name), **more)
-        service = Service(["-m", "ragweir.streams.cli", name, "--slot", "0"], log, variables)
+        service = Service(["-m", "ragweir.streams.commands", name, "--slot", "0"], log, variables)
         try:
             yield service
         finally:

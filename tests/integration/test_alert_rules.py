@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.cli.slo import app
-from ragweir.streams.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.analysis.slo import burns
+from ragweir.streams.analysis.slo import rules as slo_rules
+from ragweir.streams.analysis.slo.shipped import commands_of, rows
+from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
+from ragweir.streams.commands.slo import app
 from ragweir.streams.playground.local.prometheus import Programs
-from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.runtime.serving.telemetry import TABLE
+from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.settings import Slo
-from ragweir.streams.slo import burns
-from ragweir.streams.slo import rules as slo_rules
-from ragweir.streams.slo.shipped import commands_of, rows
-from ragweir.streams.slo.synthetic_tests import synthetic_tests
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ragweir.errors import LocalServerError
+from ragweir.streams.analysis.slo import burns
+from ragweir.streams.analysis.slo import rules as slo_rules
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
-from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.runtime.serving.health import Health, serve
+from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Slo
-from ragweir.streams.slo import burns
-from ragweir.streams.slo import rules as slo_rules
 
 pytestmark = pytest.mark.usefixtures("tools")
 STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objective=0.95) for name in ("steady", "quiet"))

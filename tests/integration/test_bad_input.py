@@ -21,10 +21,10 @@ from poison import MARK, POISON, event, fifty_megabytes
 from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.kafka import transactional_producer
-from ragweir.streams.service import SERVICES
+from ragweir.streams.runtime.kafka import transactional_producer
+from ragweir.streams.services.slot import run_slot
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
-from ragweir.streams.slot import run_slot
 
 EVENTS = 10_000
 PARTITIONS = 4

@@ -20,10 +20,10 @@ from poison import GOOD, MARK, POISON, event
 
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
-from ragweir.streams import cli
-from ragweir.streams.cli import app
-from ragweir.streams.cli.commands import COMMANDS
-from ragweir.streams.export.service import PROJECTIONS
+from ragweir.streams import commands as cli
+from ragweir.streams.commands import app
+from ragweir.streams.commands.index import COMMANDS
+from ragweir.streams.services.export.service import PROJECTIONS
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -49,7 +49,7 @@ def test_help_teaches(words: tuple[str, ...]) -> None:
 
 def test_every_command_is_listed_as_its_module_has_it() -> None:
     """The table that the help shows has all commands, with the first paragraph of the help of each that is shown."""
-    for module in pkgutil.iter_modules(cli.__path__, "ragweir.streams.cli."):
+    for module in pkgutil.iter_modules(cli.__path__, "ragweir.streams.commands."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     built: Any = typer.main.get_command(app)
@@ -62,7 +62,11 @@ def test_every_command_is_listed_as_its_module_has_it() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-c", "import ragweir"), ("-m", "ragweir.streams.cli", "--help"), ("-m", "ragweir.streams.cli", "--version")],
+    [
+        ("-c", "import ragweir"),
+        ("-m", "ragweir.streams.commands", "--help"),
+        ("-m", "ragweir.streams.commands", "--version"),
+    ],
     ids=" ".join,
 )
 def test_nothing_heavy_is_imported_for_the_help(arguments: tuple[str, ...]) -> None:
@@ -234,7 +238,7 @@ class Writes:
         pass
 
 real, sys.stderr = sys.stderr, Writes()
-from ragweir.streams import logs
+from ragweir.streams.runtime.processes import logs
 import structlog
 logs.configure()
 structlog.get_logger().info("one", x="y")

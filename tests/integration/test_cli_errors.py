@@ -16,7 +16,7 @@ from conftest import SharedBroker, create_topic
 from poison import event
 
 from ragweir.schemas.run import ReplayRequest, Run
-from ragweir.streams.replay.runs import store_run
+from ragweir.streams.analysis.replay.runs import store_run
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 
 PACK = """

@@ -69,7 +69,7 @@ def overriding(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str
 def test_a_method_that_no_longer_overrides_is_an_error(overriding: tuple[list[str], str]) -> None:
     """Each of them: agents, projections, decoders, the pool of the judge and what derives from libraries' classes."""
     renamed, said = overriding
-    assert {"streams/evaluate/agent.py:on_assigned", "streams/judge/agent.py:tick"} <= set(renamed)
+    assert {"streams/services/evaluate/agent.py:on_assigned", "streams/services/judge/agent.py:tick"} <= set(renamed)
     errors = re.findall(r'^ragweir/(\S+?):\d+: error: Method "(\w+)_x" is marked as an override', said, re.MULTILINE)
     assert {f"{path}:{name}" for path, name in errors} == set(renamed)
 

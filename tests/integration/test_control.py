@@ -19,11 +19,11 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.schemas.run import LiveSelection, Loaded, ReplayRequest, Run
-from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.evaluate.rows import revision_of
-from ragweir.streams.records import Record
-from ragweir.streams.replay.request import check_resumable, create_run, replay_config
-from ragweir.streams.replay.runs import StoredRun, find_run, run_settings
+from ragweir.streams.analysis.replay.request import check_resumable, create_run, replay_config
+from ragweir.streams.analysis.replay.runs import StoredRun, find_run, run_settings
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent
+from ragweir.streams.services.shared.routing_rows import revision_of
 from ragweir.streams.settings import Settings
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)

@@ -25,11 +25,11 @@ from poison import event
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.dead_letters import redrive as redriving
-from ragweir.streams.dead_letters.progress import RedriveProgress
-from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.dead_letters import redrive as redriving
+from ragweir.streams.analysis.dead_letters.progress import RedriveProgress
+from ragweir.streams.analysis.dead_letters.redrive import Redrive, RedriveOptions
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.settings import load
 
 PARTITIONS = 3
@@ -237,9 +237,9 @@ def test_what_is_left_survives_being_written(offset: int, left: frozenset[int]) 
 # right after it.
 HURT = """
 import os, signal, sys
-from ragweir.streams.cli import main
-from ragweir.streams.dead_letters import redrive
-from ragweir.streams.kafka import transactional_producer as sending
+from ragweir.streams.commands import main
+from ragweir.streams.analysis.dead_letters import redrive
+from ragweir.streams.runtime.kafka import transactional_producer as sending
 
 moment, turn, how = sys.argv.pop(1), int(sys.argv.pop(1)), signal.Signals[sys.argv.pop(1)]
 redrive._BATCH_LETTERS = 25

@@ -27,11 +27,11 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation, Source
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agent import Assignment
-from ragweir.streams.dead_letters.listing import Letter
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import EventPosition, Outcome, Record
-from ragweir.streams.runtimes import files
+from ragweir.streams.analysis.dead_letters.listing import Letter
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.loop import file_runtime as files
+from ragweir.streams.runtime.records import EventPosition, Outcome, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 PLACE = ("t", 0)
 HORIZON = 20
@@ -42,9 +42,9 @@ MAP = FieldMap.parse('event_id = "id"\nquery = "q"\nresponse = "a"')
 WORKER = """
 import os, signal, sys
 from arrays import ArrayDecoder
-from ragweir.streams.evaluate import agent as evaluate
-from ragweir.streams.cli import main
-from ragweir.streams.runtimes import kafka
+from ragweir.streams.services.evaluate import agent as evaluate
+from ragweir.streams.commands import main
+from ragweir.streams.runtime.loop import kafka
 
 dies = sys.argv.pop(1) == "dies"
 evaluate.JsonDecoder = lambda *_: ArrayDecoder()

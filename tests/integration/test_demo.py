@@ -42,21 +42,21 @@ from ragweir.schemas.interaction import (
     Usage,
 )
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.cli import demo as command
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.judge import job
-from ragweir.streams.judge.results import chosen, judged, unjudged, waiting
+from ragweir.streams.commands import demo as command
+from ragweir.streams.commands.screens.demo import COLUMNS, RISK, Results, screen, show_columns, summarise
 from ragweir.streams.playground.demo import services as service
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
-from ragweir.streams.playground.demo.screen import COLUMNS, RISK, Results, screen, show_columns, summarise
 from ragweir.streams.playground.demo.services import demo_settings, environment, services
 from ragweir.streams.playground.demo.traffic import Pending, Result
 from ragweir.streams.playground.demo.words import ALERT, JUDGE
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.processes.supervisor import own_command
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.runtime.text.terminal import Terminal
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.judge import job
+from ragweir.streams.services.judge.results import chosen, judged, unjudged, waiting
 from ragweir.streams.settings import BatchSettings, load
-from ragweir.streams.supervisor import own_command
-from ragweir.streams.terminal import Terminal
 
 PHASES = ["steady", "injected", "FIRES", "recovery", "RESOLVED"]
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)

@@ -22,19 +22,19 @@ from ragweir.metrics.aggregation.estimate import Estimate, Subject, estimate_nam
 from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
-from ragweir.streams.cli.app import app
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.export.exposition import Exposition, label_names
-from ragweir.streams.export.service import PROJECTIONS
-from ragweir.streams.judge.from_settings import judge_config
-from ragweir.streams.judge.pricing import price_of
-from ragweir.streams.judge.probe import SIMULATED
+from ragweir.streams.commands.app import app
 from ragweir.streams.playground.local.node import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import Programs
-from ragweir.streams.service import SERVICES
-from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.runtime.processes.supervisor import UP_PORT
+from ragweir.streams.runtime.serving.telemetry import TABLE
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.export.exposition import Exposition, label_names
+from ragweir.streams.services.export.service import PROJECTIONS
+from ragweir.streams.services.judge.from_settings import judge_config
+from ragweir.streams.services.judge.pricing import price_of
+from ragweir.streams.services.judge.probe import SIMULATED
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY, Settings, TelemetrySettings, load
-from ragweir.streams.supervisor import UP_PORT
 
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -254,7 +254,7 @@ def test_the_image_holds_what_ragweir_and_its_judge_need_and_no_test_tool() -> N
 
 def test_the_image_holds_every_package_that_calling_the_judge_imports() -> None:
     """An extra can leave out what another package needs only where it is used so, as openai does with aiohttp."""
-    code = (ROOT / "streams" / "judge" / "client.py").read_text()
+    code = (ROOT / "streams" / "services" / "judge" / "client.py").read_text()
     imported = {name.partition(".")[0] for name in re.findall(r"^(?:import|from) (\S+)", code, re.MULTILINE)}
     held = {name.partition("==")[0].replace("-", "_") for name in locked(DEPLOY / "docker" / "requirements.txt")}
     assert imported - set(sys.stdlib_module_names) - {"ragweir"} <= held

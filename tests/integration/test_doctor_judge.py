@@ -16,10 +16,10 @@ from hostile_endpoint import Request, hostile, http, said
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
-from ragweir.streams.cli.checks import judge as checks
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.judge.probe import SIMULATED
+from ragweir.streams.analysis.checks import judge as checks
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
 from ragweir.streams.playground.simulated.server import simulated_judge
+from ragweir.streams.services.judge.probe import SIMULATED
 from ragweir.streams.settings import JudgeSettings, Settings
 
 PRICES = {SIMULATED: {"input_usd": 0.15, "output_usd": 0.6}}

@@ -10,10 +10,10 @@ from conftest import SharedBroker, create_topic, produce
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
-from ragweir.streams.cli.checks import context as checks
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
-from ragweir.streams.cli.checks.rows import rows, summary
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.checks import context as checks
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckWarning
+from ragweir.streams.analysis.checks.rows import rows, summary
+from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import Settings
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)

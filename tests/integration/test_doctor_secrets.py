@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from commands import COMMAND, environment, ragweir
 
-from ragweir.streams.cli.checks import judge as checks
-from ragweir.streams.cli.checks import local
-from ragweir.streams.cli.checks.context import CheckContext, CheckWarning
-from ragweir.streams.judge.probe import ProbeResult
-from ragweir.streams.judge.protocol import ResponseFormat
+from ragweir.streams.analysis.checks import judge as checks
+from ragweir.streams.analysis.checks import local
+from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
+from ragweir.streams.services.judge.probe import ProbeResult
+from ragweir.streams.services.judge.protocol import ResponseFormat
 from ragweir.streams.settings import RoutingSettings, Settings
 
 SECRET = "hunter2-Xq7"

@@ -13,9 +13,9 @@ from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.scores.performance import METRICS
-from ragweir.streams.agent import Assignment
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Outcome, Record
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 PLACE = ("t", 0)
 HORIZON = 20
@@ -146,7 +146,7 @@ def test_kills_change_nothing_about_which_events_are_evaluated(
         produce(kafka.bootstrap, streams.topic, [event(each) for each in ids[partition].values()], partition=partition)
         streams.published[partition] = 600
     chosen = environment(streams, input__duplicate_horizon=str(horizon), batch__max_events="10")
-    service = Service(["-m", "ragweir.streams.cli", "evaluate", "--workers", "1"], tmp_path / "log", chosen)
+    service = Service(["-m", "ragweir.streams.commands", "evaluate", "--workers", "1"], tmp_path / "log", chosen)
     try:
         for left in (1_000, 700, 400, 100):
             eventually(lambda left=left: streams.left() <= left, f"{left} are left")

@@ -14,15 +14,15 @@ from conftest import SharedBroker, coordinated, create_topic, produce, read_to_e
 from faults import eventually, set_offset
 
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli.checks import kafka as checks
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
-from ragweir.streams.cli.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
-from ragweir.streams.kafka import transactional_producer
-from ragweir.streams.kafka.client import Connection, Identity, producer_properties
-from ragweir.streams.kafka.configurations import without_broker_time
-from ragweir.streams.kafka.transactional_producer import TransactionalProducer
+from ragweir.streams.analysis.checks import kafka as checks
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckWarning
+from ragweir.streams.analysis.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.runtimes.transactions import Transactions
+from ragweir.streams.runtime.kafka import transactional_producer
+from ragweir.streams.runtime.kafka.client import Connection, Identity, producer_properties
+from ragweir.streams.runtime.kafka.configurations import without_broker_time
+from ragweir.streams.runtime.kafka.transactional_producer import TransactionalProducer
+from ragweir.streams.runtime.loop.transactions import Transactions
 from ragweir.streams.settings import Settings
 
 SAFE = Durability("t", replicas=3, min_isr=2, unclean=False)

@@ -15,8 +15,8 @@ import ragweir
 from examples.app import after, before, facts
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.publish import recorders
-from ragweir.streams.publish.publisher import Publisher
+from ragweir.streams.clients.publish import recorders
+from ragweir.streams.clients.publish.publisher import Publisher
 
 
 def run(version: str, **settings: str) -> str:

@@ -17,9 +17,9 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.aggregate.windowing import Windowing
-from ragweir.streams.explain import partition_of, windows
-from ragweir.streams.judge.results import waiting
+from ragweir.streams.analysis.explain import partition_of, windows
+from ragweir.streams.services.aggregate.windowing import Windowing
+from ragweir.streams.services.judge.results import waiting
 from ragweir.streams.settings import WindowSettings
 
 NAMES = (

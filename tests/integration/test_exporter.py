@@ -29,11 +29,11 @@ from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.export.exposition import Exposition, label_names, quoted
 from ragweir.streams.playground.local.node import free_port
 from ragweir.streams.playground.local.prometheus import Programs, local_prometheus
-from ragweir.streams.serving.health import Health, exposition, serve
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.serving.health import Health, exposition, serve
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.export.exposition import Exposition, label_names, quoted
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
 SCORE = Scheme(None, None, 1_000_000, 1_000_000)

@@ -11,7 +11,7 @@ from faults import Traffic, eventually, set_offset
 from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, metadata, publish, starting
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
+from ragweir.streams.runtime.protection.delivery_attempts import MAX_ATTEMPTS
 
 QUICK = ("segv", "spin", "hoard")
 """A signal, a loop and memory; the other harms take the same ways."""

@@ -12,7 +12,7 @@ from faults import Traffic, eventually, gone
 from harm import CAUSES, Start, child, evaluations_to_sum, healthy, letters, metadata, publish, starting, works_in
 
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
+from ragweir.streams.runtime.protection.delivery_attempts import MAX_ATTEMPTS
 
 
 @pytest.fixture

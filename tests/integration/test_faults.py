@@ -18,9 +18,9 @@ from faults import Service, Traffic, delete_before, end_all, environment, eventu
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.records import Record
-from ragweir.streams.runtimes.offsets import OffsetTracker
-from ragweir.streams.supervisor import Command, Supervisor
+from ragweir.streams.runtime.processes.supervisor import Command, Supervisor
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.runtime.recovery.offsets import OffsetTracker
 
 Start = Callable[..., Service]
 
@@ -32,8 +32,8 @@ _SEVERAL = 1_000
 # of several batches, with the outputs of three on the broker; or when it is told to give partitions up.
 HURT = """
 import os, signal, sys
-from ragweir.streams.cli import main
-from ragweir.streams.runtimes import kafka
+from ragweir.streams.commands import main
+from ragweir.streams.runtime.loop import kafka
 
 moment, how = sys.argv.pop(1), signal.Signals[sys.argv.pop(1)]
 armed = True
@@ -85,7 +85,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     services: list[Service] = []
 
     def start(
-        traffic: Traffic, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.cli"), **settings: Any
+        traffic: Traffic, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.commands"), **settings: Any
     ) -> Service:
         log = tmp_path / f"{len(services)}.log"
         services.append(Service([*before, "evaluate", *arguments], log, environment(traffic, **settings)))

@@ -21,11 +21,11 @@ from poison import event
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.explain import partition_of
-from ragweir.streams.runtimes.files import run
-from ragweir.streams.service import SERVICES
+from ragweir.streams.analysis.explain import partition_of
+from ragweir.streams.files.events import read_events
+from ragweir.streams.runtime.loop.file_runtime import run
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import KafkaSettings, Settings
-from ragweir.streams.sources.events import read_events
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
 
@@ -307,7 +307,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
 )
 def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, Any], told_of: str) -> None:
     """A property that Faust cannot be given is never passed over in silence."""
-    from ragweir.streams.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from ragweir.streams.services.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     with pytest.raises(ConfigurationError, match=told_of):
         connection_options(KafkaSettings(**kafka_settings))
@@ -315,7 +315,7 @@ def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, An
 
 def test_sign_in_is_said_in_fausts_words() -> None:
     """User, password, mechanism and TLS reach Faust; so do the brokers and the timeouts."""
-    from ragweir.streams.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from ragweir.streams.services.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     client = SASL | {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "session.timeout.ms": 7_000}
     options = connection_options(KafkaSettings(bootstrap_servers="a:1, b:2", client=client))

@@ -12,7 +12,7 @@ from conftest import QUICK_BROKER, coordinated, create_topic
 from faults import ROOT, Service, Traffic, end_all, environment, eventually, gone
 
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.supervisor import STOP_SECONDS
+from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS
 
 GRACE_S = min(
     int(found)
@@ -77,7 +77,7 @@ def test_a_stop_ends_in_time_while_the_broker_stands_still(
         for traffic, words in commands:
             log = tmp_path / words[0]
             log.touch()
-            services.append(Service(["-m", "ragweir.streams.cli", *words], log, environment(traffic)))
+            services.append(Service(["-m", "ragweir.streams.commands", *words], log, environment(traffic)))
         started = len(SLOTS), *(1 for _ in SLOTS)
         for service, number in zip(services, started, strict=True):
             eventually(lambda of=service, all_=number: len(of.logged("started")) == all_, "it has started")

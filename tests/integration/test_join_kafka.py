@@ -17,8 +17,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
-from ragweir.streams.assemble.closing import TraceReader
-from ragweir.streams.kafka.messages import record_of
+from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.services.join.closing import TraceReader
 from ragweir.streams.settings import AssembleSettings
 
 sys.path.append(str(Path(__file__).parents[1] / "streams" / "assemble"))
@@ -124,7 +124,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             "batch__max_events": "20",
         }
         environment = {f"RAGWEIR_{name.upper()}": value for name, value in settings.items()}
-        command = ["-m", "ragweir.streams.cli", "join", "--slot", str(slot)]
+        command = ["-m", "ragweir.streams.commands", "join", "--slot", str(slot)]
         services.append(Service(command, tmp_path / f"{len(services)}.log", environment))
         return services[-1]
 

@@ -17,10 +17,10 @@ from test_judge_service import PARTITIONS, Requests, cost, environment
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.days import AHEAD_S, DayClock
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.runtimes.broker_clock import BrokerClock
+from ragweir.streams.runtime.loop.broker_clock import BrokerClock
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.days import AHEAD_S, DayClock
 
 MIDNIGHT = NOON + timedelta(hours=12)
 DAY_S = 86_400.0
@@ -377,7 +377,9 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
         requests.send(8)
         services.append(
             service := Service(
-                ["-m", "ragweir.streams.cli", "judge", "--slot", "0"], tmp_path / "log", environment(requests, judge)
+                ["-m", "ragweir.streams.commands", "judge", "--slot", "0"],
+                tmp_path / "log",
+                environment(requests, judge),
             )
         )
         requests.must_be_judged_exactly_once()
@@ -399,7 +401,7 @@ def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_bud
         )
 
         def begin() -> Service:
-            command = ["-m", "ragweir.streams.cli", "judge", "--workers", "2"]
+            command = ["-m", "ragweir.streams.commands", "judge", "--workers", "2"]
             services.append(Service(command, tmp_path / f"log-{len(services)}", given))
             return services[-1]
 
@@ -446,7 +448,7 @@ def test_a_transaction_that_is_open_in_the_ledger_is_waited_for_before_anything_
     earlier.flush()
     with simulated_judge() as judge:
         requests.send(8)
-        command, given = ["-m", "ragweir.streams.cli", "judge", "--slot", "0"], environment(requests, judge)
+        command, given = ["-m", "ragweir.streams.commands", "judge", "--slot", "0"], environment(requests, judge)
         given["RAGWEIR_JUDGE__DAILY_BUDGET_USD"] = str(cap)
         services.append(service := Service(command, tmp_path / "log", given))
         eventually(lambda: service.logged("waiting for an open transaction to end"), "it waits")

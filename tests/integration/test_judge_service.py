@@ -147,7 +147,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start(requests: Requests, judge: SimulatedJudge | str, *arguments: str, **settings: Any) -> Service:
         log = tmp_path / f"{len(services)}.log"
-        command = ["-m", "ragweir.streams.cli", "judge", *arguments]
+        command = ["-m", "ragweir.streams.commands", "judge", *arguments]
         services.append(Service(command, log, environment(requests, judge, **settings)))
         return services[-1]
 
@@ -442,7 +442,7 @@ def test_settings_that_cannot_be_kept_are_refused_at_the_start(
     if not given["RAGWEIR_JUDGE__BASE_URL"]:
         del given["RAGWEIR_JUDGE__BASE_URL"]
     done = subprocess.run(
-        [sys.executable, "-m", "ragweir.streams.cli", "judge"],
+        [sys.executable, "-m", "ragweir.streams.commands", "judge"],
         env={**os.environ, **given},
         capture_output=True,
         text=True,
@@ -473,7 +473,9 @@ def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_on
     with simulated_judge() as judge:
         service = start(requests, judge, **limits)
         given = environment(requests, judge, **routing)
-        evaluate = Service(["-m", "ragweir.streams.cli", "evaluate", "--slot", "0"], tmp_path / "evaluate.log", given)
+        evaluate = Service(
+            ["-m", "ragweir.streams.commands", "evaluate", "--slot", "0"], tmp_path / "evaluate.log", given
+        )
         try:
             eventually(lambda: evaluate.asked("/readyz")[0] == 200, "evaluate is ready")
             for shares in ({"503": 1.0}, {"429": 1.0}, {"hang": 1.0}):

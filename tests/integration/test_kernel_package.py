@@ -115,7 +115,7 @@ def test_a_wheel_from_the_source_distribution_is_for_every_python_and_counts_in_
     event = {"event_id": "1", "query": "Who?", "response": "Ada Lovelace.", "ended_at": "2026-11-21T10:00:00Z"}
     (tmp_path / "events.jsonl").write_text(json.dumps(event))
     python = Path(sysconfig.get_path("scripts", "venv", vars=variables)) / "python"
-    score = (python, "-m", "ragweir.streams.cli", "score", tmp_path / "events.jsonl")
+    score = (python, "-m", "ragweir.streams.commands", "score", tmp_path / "events.jsonl")
     by_kernel, by_python = (_run(*score, RAGWEIR_KERNEL__USE=use).stdout for use in ("always", "never"))
     assert json.loads(by_kernel)["scores"]["response_words"] == 2
     assert by_kernel == by_python

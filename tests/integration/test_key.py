@@ -25,8 +25,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark
 from ragweir.schemas.topics import TOPICS
-from ragweir.schemas.traces.wire import divide, read
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.traces.wire import divide, read
 
 SLACK_MS = 1_000
 """Time between a record's timestamp and its visibility: a broker on a busy machine may be suspended between them."""
@@ -103,7 +103,7 @@ class Deployment:
 
     def start(self, slot: int, ahead_s: int = 0) -> Service:
         """Start a worker, whose clock may be ahead."""
-        program = ["ragweir.streams.cli"] if ahead_s == 0 else ["chaos.shifted_clock", str(ahead_s)]
+        program = ["ragweir.streams.commands"] if ahead_s == 0 else ["chaos.shifted_clock", str(ahead_s)]
         command = ["-m", *program, "key", "--slot", str(slot)]
         return Service(command, self.folder / f"{slot}.log", self.variables)
 

@@ -14,13 +14,13 @@ from faults import eventually
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.agent import Agent, Assignment
-from ragweir.streams.agent_parts import Holding, InputProgress
-from ragweir.streams.kafka.client import Identity
-from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.agent import Agent, Assignment
+from ragweir.streams.runtime.agent_parts import Holding, InputProgress
+from ragweir.streams.runtime.kafka.client import Identity
+from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
+from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
 
 TOO_LARGE = random.Random(7).randbytes(200_000)

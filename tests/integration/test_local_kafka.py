@@ -24,7 +24,7 @@ from ragweir.streams.playground.local.java import find_java, own_classes
 from ragweir.streams.playground.local.kafka import KAFKA_VERSION, local_kafka
 from ragweir.streams.playground.local.node import Node, free_port
 from ragweir.streams.playground.local.repository import mirror
-from ragweir.streams.serving.server import serve_app
+from ragweir.streams.runtime.serving.server import serve_app
 
 ROOT = Path(__file__).parents[2]
 # A node's broker registration outlives SIGKILL by this; Kafka's own 9 s would only make the test longer.
@@ -152,7 +152,7 @@ def test_ctrl_c_reaches_us_and_not_the_broker() -> None:
 def test_the_command_runs_a_kafka_until_ctrl_c() -> None:
     """It says how to use its Kafka, a second one on its port says so in one line, and SIGINT ends it with status 0."""
     port = str(free_port())
-    command = [sys.executable, "-P", "-m", "ragweir.streams.cli", "kafka", "--port", port]
+    command = [sys.executable, "-P", "-m", "ragweir.streams.commands", "kafka", "--port", port]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     said = next(line for line in process.stdout if "Use it" in line)

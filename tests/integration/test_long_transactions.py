@@ -17,13 +17,13 @@ from ragweir.errors import ErrorClass
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import Window
-from ragweir.streams.agent import Agent, Assignment
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.kafka.client import Identity
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.agent import Agent, Assignment
+from ragweir.streams.runtime.kafka.client import Identity
+from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
+from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.settings import Settings
 
 BATCH, RECORDS, BYTES = 10, 400, 1_000

@@ -50,7 +50,7 @@ def test_a_worker_stays_under_200_mb_however_long_the_backlog(kafka: SharedBroke
             producer.poll(0.05)
     assert producer.flush(60) == 0
     environment = {**os.environ, "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap, "RAGWEIR_TELEMETRY__PORT": "0"}
-    command = [sys.executable, "-m", "ragweir.streams.cli", "--prefix", prefix, "evaluate", "--slot", "0"]
+    command = [sys.executable, "-m", "ragweir.streams.commands", "--prefix", prefix, "evaluate", "--slot", "0"]
     worker = subprocess.Popen(command, env=environment)
     try:
         while (done := _settled(kafka.bootstrap, prefix)) < events:
@@ -74,9 +74,9 @@ import orjson
 from bench.aggregation import evaluations
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.streams.agent import Assignment, StoredChangelog
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.agent import Assignment, StoredChangelog
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import WindowSettings
 
 def peak(of="VmHWM"):

@@ -9,10 +9,10 @@ from commands import ragweir
 from conftest import SharedBroker, create_topic, produce
 
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.cli.checks.events import objectives
-from ragweir.streams.cli.checks.objectives import evaluations, uncounted
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
+from ragweir.streams.analysis.checks.events import objectives
+from ragweir.streams.analysis.checks.objectives import evaluations, uncounted
+from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
 
 GOOD = Slo(name="good", metric="context_support", at_least=0.5, objective=0.9)

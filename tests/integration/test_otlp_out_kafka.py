@@ -94,7 +94,7 @@ def test_results_are_committed_with_their_evaluations_and_replays_write_none(
         }
         try:
             for name in ("evaluate", "judge"):
-                command = ["-m", "ragweir.streams.cli", name, "--workers", "1"]
+                command = ["-m", "ragweir.streams.commands", name, "--workers", "1"]
                 services.append(Service(command, tmp_path / f"{name}.log", environment(**variables)))
             for number, service in enumerate(services):
                 before = len(read("evaluations"))

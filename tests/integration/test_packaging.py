@@ -99,5 +99,5 @@ def test_records_are_read_without_kafka_numpy_or_what_lies_above(python: Path, t
 def test_an_event_is_scored_by_the_installed_wheel(python: Path, tmp_path: Path) -> None:
     event = {"event_id": "1", "query": "Who?", "response": "Ada.", "ended_at": "2026-11-21T10:00:00Z"}
     (tmp_path / "events.jsonl").write_text(json.dumps(event))
-    (made,) = run(python, tmp_path, "-m", "ragweir.streams.cli", "score", "events.jsonl").splitlines()
+    (made,) = run(python, tmp_path, "-m", "ragweir.streams.commands", "score", "events.jsonl").splitlines()
     assert json.loads(made)["scores"]["response_words"] == 1

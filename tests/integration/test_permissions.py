@@ -11,12 +11,12 @@ import pytest
 from commands import ragweir
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.backfill.output_formats import JsonLines, write
-from ragweir.streams.from_settings import catalogue, read_map
-from ragweir.streams.judge.redaction import Redactor
-from ragweir.streams.kafka.properties import client_properties
-from ragweir.streams.permissions import create, open_to_all, owned_by_another, replacing, user_name
+from ragweir.streams.analysis.backfill.output_formats import JsonLines, write
+from ragweir.streams.runtime.kafka.properties import client_properties
+from ragweir.streams.services.judge.redaction import Redactor
+from ragweir.streams.services.shared.from_settings import catalogue, read_map
 from ragweir.streams.settings import JudgeSettings, import_function, load
+from ragweir.streams.settings.permissions import create, open_to_all, owned_by_another, replacing, user_name
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 
@@ -243,7 +243,7 @@ def test_a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode(tmp_path: 
 def test_a_pipe_is_written_to() -> None:
     """`--out >(program)` and /dev/stdout stay what they are."""
     program = (
-        "from pathlib import Path; from ragweir.streams.permissions import replacing\n"
+        "from pathlib import Path; from ragweir.streams.settings.permissions import replacing\n"
         "with replacing(Path('/dev/stdout')) as output: output.write(b'text')"
     )
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)

@@ -19,11 +19,11 @@ from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.schemas.topics import TOPICS
 from ragweir.schemas.window_key import WindowKey, encode_window_key
-from ragweir.streams.kafka.topics import create_topics
-from ragweir.streams.kafka.transactional_sender import TransactionalSender
-from ragweir.streams.routing import service
-from ragweir.streams.routing.control import NAME, effective_rows
-from ragweir.streams.routing.service import Round, now, plan_once
+from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.kafka.transactional_sender import TransactionalSender
+from ragweir.streams.services.planner import service
+from ragweir.streams.services.planner.control import NAME, effective_rows
+from ragweir.streams.services.planner.service import Round, now, plan_once
 from ragweir.streams.settings import Settings, load
 
 RISKS = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
@@ -169,7 +169,7 @@ def test_up_plans_at_its_start_if_there_is_a_judge(settings: Settings, tmp_path:
         "RAGWEIR_JUDGE__DAILY_BUDGET_USD": "none",
     }
     flags = ["--bootstrap-servers", settings.kafka.bootstrap_servers, "--prefix", settings.topics.prefix]
-    up = Service(["-m", "ragweir.streams.cli", *flags, "up", "--plan-every", "1d"], log, variables)
+    up = Service(["-m", "ragweir.streams.commands", *flags, "up", "--plan-every", "1d"], log, variables)
     try:
         line = eventually(lambda: up.logged("rows planned", service="planner"), "the planner has planned")[0]
         assert (line["new"], line["few_events"]) == (1, 1)

@@ -8,10 +8,10 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from conftest import SharedBroker
 from faults import Traffic
 
-from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
-from ragweir.streams.runtimes.progress_group import ProgressGroup
-from ragweir.streams.runtimes.topic_identity import TopicVersion
+from ragweir.streams.runtime.records import TopicPartition
+from ragweir.streams.runtime.recovery.offset_metadata import OffsetMetadata
+from ragweir.streams.runtime.recovery.progress_group import ProgressGroup
+from ragweir.streams.runtime.recovery.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
 
 DAY_S = 24 * 3600.0

@@ -21,16 +21,16 @@ from poison import event
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
-from ragweir.streams.export.service import PROJECTIONS, ProjectionService
-from ragweir.streams.projection import Projection
-from ragweir.streams.records import Measurements, Record, TopicPartition
-from ragweir.streams.runtimes.projection import ProjectionRuntime
-from ragweir.streams.service import SERVICES
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.loop.projection_runtime import ProjectionRuntime
+from ragweir.streams.runtime.processes.supervisor import OWN_PORT, UP_PORT
+from ragweir.streams.runtime.projection import Projection
+from ragweir.streams.runtime.records import Measurements, Record, TopicPartition
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.export.service import PROJECTIONS, ProjectionService
+from ragweir.streams.services.slot import run_projection
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
-from ragweir.streams.slot import run_projection
-from ragweir.streams.supervisor import OWN_PORT, UP_PORT
 
 _PATIENCE_S = 30.0
 _HOUR_S = 3_600
@@ -225,7 +225,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("extended")
     for folder in ("schemas", "metrics", "streams", "ragweir", "examples"):
         shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(copy / "examples" / "window_lines.py", copy / "streams" / "export")
+    shutil.copy(copy / "examples" / "window_lines.py", copy / "streams" / "services" / "export")
     # A copy within another repository is none of its own: git would apply nothing to it and be content.
     subprocess.run(["git", "init", "--quiet"], cwd=copy, check=True)
     subprocess.run(["git", "apply", "examples/window_lines.patch"], cwd=copy, check=True)
@@ -246,10 +246,10 @@ def test_a_projection_touches_four_files(extended: Path) -> None:
     """The example is its module, a line of the table, a group of settings and an instrument; nothing else differs."""
     before, after = sources(ROOT), sources(extended)
     assert {name for name in before | after if before.get(name) != after.get(name)} == {
-        "streams/export/window_lines.py",
-        "streams/export/service.py",
+        "streams/services/export/window_lines.py",
+        "streams/services/export/service.py",
         "streams/settings/__init__.py",
-        "streams/serving/telemetry.py",
+        "streams/runtime/serving/telemetry.py",
     }
 
 
@@ -258,7 +258,7 @@ def running(extended: Path, kafka: SharedBroker, prefix: str, file: Path, *comma
     """A command of the copy, whose projection writes to this file, for the length of a block."""
     log = file.with_name(f"{command[0]}.log")
     # -P: nothing of the working folder stands in for the copy.
-    shared = ["-P", "-m", "ragweir.streams.cli", "--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
+    shared = ["-P", "-m", "ragweir.streams.commands", "--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     variables = environment(PYTHONPATH=str(extended), RAGWEIR_WINDOW_LINES__FILE=str(file))
     service = Service([*shared, *command], log, variables)
     try:
@@ -329,7 +329,7 @@ def test_the_example_on_kafka(extended: Path, kafka: SharedBroker, prefix: str, 
 def test_the_example_is_found_by_its_line(extended: Path) -> None:
     """The help lists its command; `ragweir up` and `ragweir doctor` count on its port where a file is named."""
     script = (
-        "from ragweir.streams.cli.checks.ports import ports\nfrom ragweir.streams.settings import load\n"
+        "from ragweir.streams.analysis.checks.ports import ports\nfrom ragweir.streams.settings import load\n"
         "print(*(port.service for port in ports(load())))"
     )
 
@@ -340,7 +340,7 @@ def test_the_example_is_found_by_its_line(extended: Path) -> None:
 
     assert "window-lines" not in listed()
     assert "window-lines" in listed(RAGWEIR_WINDOW_LINES__FILE="windows.jsonl")
-    command = [sys.executable, "-P", "-m", "ragweir.streams.cli", "--help"]
+    command = [sys.executable, "-P", "-m", "ragweir.streams.commands", "--help"]
     helped = subprocess.run(
         command, env=environment(PYTHONPATH=str(extended)), capture_output=True, text=True, check=True
     )

@@ -14,8 +14,8 @@ from conftest import QUICK_BROKER, SharedBroker, create_topic, read_to_end
 from faults import eventually
 
 from ragweir.schemas.codec.json import decode
+from ragweir.streams.clients.publish.publisher import Publisher
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.publish.publisher import Publisher
 
 QUICK = {"linger.ms": 0}
 
@@ -154,8 +154,8 @@ def test_without_a_broker_a_process_ends_in_bounded_time() -> None:
             time.sleep(0.01)
         import atexit
         began = time.monotonic()
-        atexit.unregister(ragweir.streams.publish.publisher._close_all)
-        ragweir.streams.publish.publisher._close_all()
+        atexit.unregister(ragweir.streams.clients.publish.publisher._close_all)
+        ragweir.streams.clients.publish.publisher._close_all()
         took = time.monotonic() - began
         stats = publisher.stats
         print(json.dumps([took, stats.waiting, stats.dropped["not_delivered"]]))

@@ -6,7 +6,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, produce
 
-from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
+from ragweir.streams.runtime.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.settings import Settings, load
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
-from ragweir.streams.judge.redaction import Redactor
+from ragweir.streams.services.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 ON = Redactor(JudgeSettings(redaction="on"))
@@ -233,8 +233,8 @@ ORPHAN = """
 import os, threading, time
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
-from ragweir.streams.judge import isolated_redaction
-from ragweir.streams.judge.redaction import Redactor
+from ragweir.streams.services.judge import isolated_redaction
+from ragweir.streams.services.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 isolated_redaction._SLACK_S = 1.0

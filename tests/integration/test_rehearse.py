@@ -22,18 +22,18 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agent import Assignment
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.cli import app
+from ragweir.streams.analysis.slo.burns import FAST, SLOW
+from ragweir.streams.analysis.slo.counting import SloCounter
+from ragweir.streams.analysis.slo.history_tests import history_tests
+from ragweir.streams.analysis.slo.rehearsal import AlertRehearsal, Rehearsal, rehearse
+from ragweir.streams.analysis.slo.rules import alert_labels, rules, written
+from ragweir.streams.analysis.slo.timeline import page
+from ragweir.streams.commands import app
 from ragweir.streams.playground.local.prometheus import Programs
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.settings import Slo, WindowSettings
-from ragweir.streams.slo.burns import FAST, SLOW
-from ragweir.streams.slo.counting import SloCounter
-from ragweir.streams.slo.history_tests import history_tests
-from ragweir.streams.slo.rehearsal import AlertRehearsal, Rehearsal, rehearse
-from ragweir.streams.slo.rules import alert_labels, rules, written
-from ragweir.streams.slo.timeline import page
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 FAITHFUL = Slo(name="faithful", metric="judge_faithfulness", at_least=0.5, objective=0.95)

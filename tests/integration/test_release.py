@@ -17,8 +17,8 @@ from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.services.aggregate.windowing import Windowing
 from ragweir.streams.settings import WindowSettings
 
 BEFORE = "d967030540379767959fcabaecdacec1447ffa2f"
@@ -52,7 +52,7 @@ class Deployment:
         self.judge = judge
         self.published = 0
         self.services: list[Service] = []
-        self.folders = {"before": (before, "streams.cli"), "ours": (ROOT, "ragweir.streams.cli")}
+        self.folders = {"before": (before, "streams.cli"), "ours": (ROOT, "ragweir.streams.commands")}
         settings = {
             "kafka__bootstrap_servers": kafka.bootstrap,
             "kafka__client": QUICK_CLIENT,

@@ -27,14 +27,14 @@ from faults import QUICK_CLIENT, eventually
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
-from ragweir.streams.cli import progress
-from ragweir.streams.cli.progress import Bars
+from ragweir.streams.analysis.replay.archives import load_archives
+from ragweir.streams.analysis.replay.runner import PhaseMonitor
+from ragweir.streams.analysis.replay.runs import find_run, prefix_of, run_settings, store_run
+from ragweir.streams.commands import progress
+from ragweir.streams.commands.progress import Bars
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.records import Record, ReplayBounds
-from ragweir.streams.replay.archives import load_archives
-from ragweir.streams.replay.runner import PhaseMonitor
-from ragweir.streams.replay.runs import find_run, prefix_of, run_settings, store_run
-from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
+from ragweir.streams.runtime.loop.replay_limiter import ReplayLimiter
+from ragweir.streams.runtime.records import Record, ReplayBounds
 from ragweir.streams.settings import Settings
 
 PARTITIONS = 3

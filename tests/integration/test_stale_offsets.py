@@ -13,8 +13,8 @@ from conftest import SharedBroker, produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
 
 from ragweir.errors import Interrupted
-from ragweir.streams.runtimes import offsets
-from ragweir.streams.runtimes.offsets import ask_until_answered
+from ragweir.streams.runtime.recovery import offsets
+from ragweir.streams.runtime.recovery.offsets import ask_until_answered
 
 Start = Callable[..., Service]
 
@@ -27,7 +27,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def start(traffic: Traffic, **settings: Any) -> Service:
         log = tmp_path / f"{len(services)}.log"
         services.append(
-            Service(["-m", "ragweir.streams.cli", "evaluate", "--slot", "0"], log, environment(traffic, **settings))
+            Service(
+                ["-m", "ragweir.streams.commands", "evaluate", "--slot", "0"], log, environment(traffic, **settings)
+            )
         )
         return services[-1]
 

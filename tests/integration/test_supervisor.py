@@ -17,19 +17,19 @@ from commands import ragweir
 from conftest import SharedBroker
 from faults import Service, Traffic, end_all, environment, eventually
 
-from ragweir.streams import supervisor
-from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
 from ragweir.streams.playground.local.prometheus import local_prometheus
-from ragweir.streams.serving.discovery import discovery
-from ragweir.streams.serving.health import Health
-from ragweir.streams.serving.telemetry import Telemetry
-from ragweir.streams.supervisor import Command, Supervisor
+from ragweir.streams.runtime.processes import supervisor
+from ragweir.streams.runtime.processes.supervisor import Command, Supervisor
+from ragweir.streams.runtime.serving.discovery import discovery
+from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.runtime.serving.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
+from ragweir.streams.runtime.serving.telemetry import Telemetry
 
 # A worker that takes its time to start, announces itself, beats for a while, and then stands still or goes on.
 WORKER = """
 import sys, time
-from ragweir.streams import supervisor
-from ragweir.streams.heartbeat import Heartbeat
+from ragweir.streams.runtime.processes import supervisor
+from ragweir.streams.runtime.serving.heartbeat import Heartbeat
 slow, beats, forever = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "on"
 time.sleep(slow)
 heartbeat = Heartbeat.inherited()
@@ -91,9 +91,9 @@ def test_a_starved_supervisor_takes_no_worker_for_stalled() -> None:
 FAILS = """
 import sys
 from ragweir.errors import PermanentError
-from ragweir.streams.cli.worker_exit import as_worker
-from ragweir.streams import supervisor
-from ragweir.streams.heartbeat import Heartbeat
+from ragweir.streams.commands.worker_exit import as_worker
+from ragweir.streams.runtime.processes import supervisor
+from ragweir.streams.runtime.serving.heartbeat import Heartbeat
 def work():
     if sys.argv[1]:
         raise PermanentError(sys.argv[1])
@@ -193,7 +193,7 @@ def test_up_goes_on_without_the_service_that_cannot_run(kafka: SharedBroker, pre
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     log = tmp_path / "log"
     log.touch()
-    up = Service(["-m", "ragweir.streams.cli", "up"], log, environment(traffic))
+    up = Service(["-m", "ragweir.streams.commands", "up"], log, environment(traffic))
     try:
         eventually(lambda: up.logged("stays down", service="aggregate"), "aggregate cannot run")
         traffic.publish(10)
@@ -265,7 +265,9 @@ def test_prometheus_finds_all_workers_of_up(kafka: SharedBroker, prefix: str, tm
     log = tmp_path / "log"
     log.touch()
     up = Service(
-        ["-m", "ragweir.streams.cli", *shared, "up", "--evaluate-workers", "2"], log, {"RAGWEIR_TELEMETRY__PORT": "0"}
+        ["-m", "ragweir.streams.commands", *shared, "up", "--evaluate-workers", "2"],
+        log,
+        {"RAGWEIR_TELEMETRY__PORT": "0"},
     )
     try:
         url = eventually(lambda: up.logged("supervising"), "it supervises")[0]["targets"]

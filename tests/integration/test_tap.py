@@ -16,10 +16,10 @@ from conftest import SharedBroker, coordinated, create_topic, produce
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.streams.cli.checks import events as checks
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
+from ragweir.streams.analysis.checks import events as checks
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
+from ragweir.streams.analysis.sample import read_newest
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.sample import read_newest
 from ragweir.streams.settings import load
 
 

@@ -21,15 +21,15 @@ from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import ReplayRequest, Run
-from ragweir.streams import logs
-from ragweir.streams.cli.checks import judge as checks
-from ragweir.streams.cli.checks.context import CheckContext
-from ragweir.streams.judge.probe import ProbeResult
-from ragweir.streams.judge.protocol import ResponseFormat
-from ragweir.streams.replay.runs import prefix_of, store_run
-from ragweir.streams.screens.summary import EvaluationSummary
+from ragweir.streams.analysis.checks import judge as checks
+from ragweir.streams.analysis.checks.context import CheckContext
+from ragweir.streams.analysis.replay.runs import prefix_of, store_run
+from ragweir.streams.commands.screens.summary import EvaluationSummary
+from ragweir.streams.runtime.processes import logs
+from ragweir.streams.runtime.text.terminal import Terminal, printable, printable_json
+from ragweir.streams.services.judge.probe import ProbeResult
+from ragweir.streams.services.judge.protocol import ResponseFormat
 from ragweir.streams.settings import JudgeSettings, Settings
-from ragweir.streams.terminal import Terminal, printable, printable_json
 
 FORGED = "\nragweir: all is well"
 LITERAL = "[b]x[/b] [/x] :bomb:"

@@ -14,9 +14,9 @@ from faults import QUICK_CLIENT, Service, end_all, eventually
 
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.schemas.topics import TOPICS, topic_table
-from ragweir.streams.kafka.reader import topics
-from ragweir.streams.kafka.topic_growth import ORDER, TopicGrowth
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.runtime.kafka.reader import topics
+from ragweir.streams.runtime.kafka.topic_growth import ORDER, TopicGrowth
 from ragweir.streams.settings import Settings
 
 Start = Callable[[str], Service]
@@ -54,7 +54,7 @@ class Deployment:
         """Start services with one slot each."""
         for name in names:
             log = self.folder / f"{len(self.services)}.log"
-            command = ["-m", "ragweir.streams.cli", name, "--slot", "0"]
+            command = ["-m", "ragweir.streams.commands", name, "--slot", "0"]
             self.services.append(Service(command, log, environment(**self.variables)))
         return self.services[-len(names) :]
 

@@ -20,9 +20,9 @@ from faults import Service, Traffic, end_all, environment, eventually, set_offse
 from ragweir.errors import Interrupted
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.kafka.client import Connection
-from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
-from ragweir.streams.runtimes.topic_identity import TopicIdentity
+from ragweir.streams.runtime.kafka.client import Connection
+from ragweir.streams.runtime.recovery.offset_metadata import OffsetMetadata
+from ragweir.streams.runtime.recovery.topic_identity import TopicIdentity
 from ragweir.streams.settings import Settings
 
 Start = Callable[..., Service]
@@ -36,7 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start(traffic: Traffic, *arguments: str, service: str = "evaluate", **settings: Any) -> Service:
         log = tmp_path / f"{len(services)}.log"
-        command = ["-m", "ragweir.streams.cli", service, *arguments]
+        command = ["-m", "ragweir.streams.commands", service, *arguments]
         services.append(Service(command, log, environment(traffic, **settings)))
         return services[-1]
 

@@ -19,14 +19,14 @@ from conftest import SharedBroker, create_topic, produce, read_to_end
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.traces.wire import slices
-from ragweir.streams.assemble.clock import SourceClock
-from ragweir.streams.assemble.ledger import Closing, Ledger, Position
-from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.traces.collection import assemble_trace
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.join.clock import SourceClock
+from ragweir.streams.services.join.ledger import Closing, Ledger, Position
 from ragweir.streams.settings import AssembleSettings, Settings
-from ragweir.streams.traces.collection import assemble_trace
+from ragweir.streams.traces.wire import slices
 
 RECORDED = ROOT / "tests" / "schemas" / "traces" / "otlp"
 OPEN, HIDDEN = RECORDED / "langchain-openinference", RECORDED / "langchain-openinference-nocontent"

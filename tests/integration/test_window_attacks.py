@@ -18,13 +18,13 @@ from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.merger import WindowMerger
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import OVERFLOW
-from ragweir.streams.agent import Assignment
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.aggregate.dimensions import admission_limits
-from ragweir.streams.cli.checks.context import CheckContext
-from ragweir.streams.cli.checks.events import labels
-from ragweir.streams.export.exposition import Exposition
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.checks.context import CheckContext
+from ragweir.streams.analysis.checks.events import labels
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.services.export.exposition import Exposition
+from ragweir.streams.services.shared.dimensions import admission_limits
 from ragweir.streams.settings import WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -169,7 +169,7 @@ class Services:
             "RAGWEIR_WINDOWS": json.dumps({"commit_ms": 100, "dimensions": ["application"], **windows}),
         }
         log = self.folder / f"{name}.log"
-        self.started.append(Service(["-m", "ragweir.streams.cli", name, "--slot", "0"], log, settings))
+        self.started.append(Service(["-m", "ragweir.streams.commands", name, "--slot", "0"], log, settings))
         return self.started[-1]
 
     def publish(self, *values: bytes) -> None:

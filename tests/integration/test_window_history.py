@@ -24,15 +24,15 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
-from ragweir.streams.aggregate.dimensions import admission_limits
-from ragweir.streams.aggregate.merged_window import MergedWindow
-from ragweir.streams.aggregate.window_times import start_of
-from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes
-from ragweir.streams.backfill import compaction as latest
-from ragweir.streams.backfill.compaction import CompactedRecords
-from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
-from ragweir.streams.backfill.windows import UnusedReason, windows
-from ragweir.streams.kafka.reader import OnProgress
+from ragweir.streams.analysis.backfill.output_formats import JsonLines, OutputFormat, write
+from ragweir.streams.analysis.backfill.windows import UnusedReason, windows
+from ragweir.streams.runtime.kafka import compaction as latest
+from ragweir.streams.runtime.kafka.compaction import CompactedRecords
+from ragweir.streams.runtime.kafka.reader import OnProgress
+from ragweir.streams.services.aggregate.merged_window import MergedWindow
+from ragweir.streams.services.aggregate.window_times import start_of
+from ragweir.streams.services.aggregate.windowing import Windowing, of_all_sizes
+from ragweir.streams.services.shared.dimensions import admission_limits
 from ragweir.streams.settings import Settings, WindowSettings, load
 
 SIZES = ("1m", "3m", "5m", "1h")

@@ -46,8 +46,8 @@ SETTINGS = {
 }
 Start = Callable[..., Service]
 OLDER_AT_FIRST = """
-from ragweir.streams.cli import main
-from ragweir.streams.runtimes import offsets
+from ragweir.streams.commands import main
+from ragweir.streams.runtime.loop import offsets
 
 asked, older = offsets.ask_until_answered, [30, 10]
 
@@ -147,7 +147,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     services: list[Service] = []
 
     def start(
-        of: Evaluations, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.cli"), **settings: Any
+        of: Evaluations, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.commands"), **settings: Any
     ) -> Service:
         given = {**SETTINGS, **settings, "KAFKA__BOOTSTRAP_SERVERS": of.bootstrap, "TOPICS__PREFIX": of.prefix}
         variables = {

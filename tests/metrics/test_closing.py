@@ -28,7 +28,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
-from ragweir.streams.aggregate.windowing import Windowing
+from ragweir.streams.services.aggregate.windowing import Windowing
 from ragweir.streams.settings import WindowSettings
 
 SIZES = ("1m", "5m", "1h")

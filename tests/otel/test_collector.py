@@ -213,7 +213,7 @@ def test_evaluations_reach_a_collectors_exporter_once(kafka: SharedBroker, prefi
         for number, (question, answer) in enumerate(QUESTIONS.items())
     ]
     produce(kafka.bootstrap, f"{prefix}interactions", [json.dumps(each).encode() for each in events])
-    command = ["-m", "ragweir.streams.cli", "evaluate", "--slot", "0"]
+    command = ["-m", "ragweir.streams.commands", "evaluate", "--slot", "0"]
     service = Service(command, tmp_path / "evaluate.log", settings(kafka, prefix))
     try:
         with egress(kafka, f"{prefix}otlp.evaluations", tmp_path) as output:
@@ -266,7 +266,7 @@ def test_applications_are_evaluated_and_their_results_come_back(
             ("assemble", ("--key-workers", "1", "--join-workers", "1")),
             ("evaluate", ("--workers", "1")),
         ):
-            command = ["-m", "ragweir.streams.cli", name, *workers]
+            command = ["-m", "ragweir.streams.commands", name, *workers]
             services.append(Service(command, tmp_path / f"{name}.log", variables))
         asked = {name: ask(name, address, model, list(QUESTIONS)) for name in names}
         wanted = len(names) * len(QUESTIONS)

@@ -96,7 +96,7 @@ def test_an_avro_consumer_reads_each_evaluation_and_window_once(  # noqa: PLR091
         for name in ("evaluate", "aggregate"):
             log = tmp_path / f"{name}.log"
             log.touch()
-            command = ["-m", "ragweir.streams.cli", *shared, name, "--workers", "1"]
+            command = ["-m", "ragweir.streams.commands", *shared, name, "--workers", "1"]
             services.append(Service(command, log, environment(**settings)))
             stack.callback(services[-1].stop)
         publish(0, 400)
@@ -177,7 +177,7 @@ def test_schemas_that_are_not_registered_are_told(
     )
     assert created.returncode != 0
     assert b"the registry does not answer" in created.stderr
-    service = Service(["-m", "ragweir.streams.cli", *shared, "evaluate"], log, environment(**own))
+    service = Service(["-m", "ragweir.streams.commands", *shared, "evaluate"], log, environment(**own))
     try:
         assert service.ended() != 0
         assert "run `ragweir topics create`" in log.read_text()

@@ -14,8 +14,8 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.registry.output_protobuf import field_numbers, message_type, with_new_fields
 from ragweir.schemas.registry.output_schemas import RECORDS, as_text, avro_schema
 from ragweir.schemas.registry.schema import FORMATS, Schema
-from ragweir.streams.registry.client import RegistryClient
-from ragweir.streams.registry.output import register, registered
+from ragweir.streams.runtime.registry.client import RegistryClient
+from ragweir.streams.runtime.registry.output import register, registered
 from ragweir.streams.settings import Settings
 from tools.schema_registry import Registry
 

@@ -22,9 +22,9 @@ from ragweir.schemas.interaction import Context
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.times import from_epoch, parse_time
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.judge.results import case_of
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.judge.results import case_of
 
 MODULE = Path(schemas.__file__).parent
 
@@ -320,8 +320,8 @@ from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.streams.records import (Record)
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.runtime.records import (Record)
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 rules = {"event_id": "event_id", "query": "query", "response": "response"}
 for name in ("text", "page", "score", "chunk_id", "document_id", "rank", "relevant", "retrieval_method"):

@@ -33,8 +33,8 @@ from ragweir.schemas.interaction import (
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
 from ragweir.schemas.run import Archive, ControlRead, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -186,7 +186,7 @@ def test_a_broken_join_is_caught(hurt: Cluster, tmp_path: Path, mutant: str) -> 
 SHIFTED = """
 import json, time
 from datetime import UTC, datetime
-from ragweir.streams.judge import agent as judge
+from ragweir.streams.services.judge import agent as judge
 from chaos.shifted_clock import shift
 before = time.time()
 shift(lambda: 345_600)

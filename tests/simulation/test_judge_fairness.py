@@ -13,12 +13,12 @@ from scripted_judge import NOON, Log, ScriptedPool, Worker, config, request
 from typing_extensions import override
 
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.judge import agent as judge
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.fairness import NAMES, TenantShares
-from ragweir.streams.judge.held_requests import HeldRequest
-from ragweir.streams.judge.job import Job, JobId, JobResult
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.judge import agent as judge
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.fairness import NAMES, TenantShares
+from ragweir.streams.services.judge.held_requests import HeldRequest
+from ragweir.streams.services.judge.job import Job, JobId, JobResult
 
 FLOOD = 10_000
 CONCURRENCY = 16

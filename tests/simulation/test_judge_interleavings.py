@@ -26,15 +26,15 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.judge import agent as judge
-from ragweir.streams.judge import held_requests
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.days import day_of
-from ragweir.streams.judge.held_requests import HeldRequest
-from ragweir.streams.judge.job import Job, JobId, JobResult
-from ragweir.streams.judge.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
-from ragweir.streams.judge.worker_ledgers import LedgerReservation
-from ragweir.streams.records import Outcome, Record
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.services.judge import agent as judge
+from ragweir.streams.services.judge import held_requests
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.days import day_of
+from ragweir.streams.services.judge.held_requests import HeldRequest
+from ragweir.streams.services.judge.job import Job, JobId, JobResult
+from ragweir.streams.services.judge.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
+from ragweir.streams.services.judge.worker_ledgers import LedgerReservation
 
 PARTITIONS = 2
 PART = 4 * AMOUNT

@@ -22,12 +22,12 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.agent import Assignment, Changelog, StoredChangelog
-from ragweir.streams.aggregate import agent as aggregate_agent
-from ragweir.streams.aggregate import open_windows
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.records import Outcome, Record
-from ragweir.streams.service import SERVICES
+from ragweir.streams.runtime.agent import Assignment, Changelog, StoredChangelog
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.services.aggregate import agent as aggregate_agent
+from ragweir.streams.services.aggregate import open_windows
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Slo, WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ragweir.streams.records import Record
-from ragweir.streams.runtimes.canary_client import CanaryClient
+from ragweir.streams.runtime.protection.canary_client import CanaryClient
+from ragweir.streams.runtime.records import Record
 
 CANARY = """
 import sys
 from pathlib import Path
-from ragweir.streams.runtimes import canary
+from ragweir.streams.runtime.loop import canary
 
 class Agent:
     def waiting(self, records):

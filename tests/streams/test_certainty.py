@@ -5,7 +5,7 @@ from math import comb, exp, log
 import numpy as np
 import pytest
 
-from ragweir.streams.slo.certainty import (
+from ragweir.streams.analysis.slo.certainty import (
     BAD,
     CERTAIN,
     EXCLUDED,

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from ragweir.metrics.judged.suite import Case
-from ragweir.streams.compare.columns import in_other_process
-from ragweir.streams.judge.redaction import Redactor
-from ragweir.streams.runtimes.scoring_processes import ScoringProcesses
+from ragweir.streams.analysis.compare.columns import in_other_process
+from ragweir.streams.analysis.score.processes import ScoringProcesses
+from ragweir.streams.services.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 ROOT = Path(__file__).parents[2]
 CODE = ("ragweir", "schemas", "metrics", "streams", "chaos", "bench", "tools", "examples")
 KNOWN = {
-    ("streams/child_python.py", "sys.executable"),
+    ("streams/runtime/processes/child_python.py", "sys.executable"),
     ("tools/mutate_kernel.py", "sys.executable"),  # The name of an interpreter for a build.
     *(
         (f"bench/{name}.py", "multiprocessing.get_context")

@@ -12,9 +12,9 @@ import pytest
 import ragweir
 from ragweir.errors import RagweirError
 from ragweir.metrics.catalogue import everything
-from ragweir.streams.compare import parquet_columns
-from ragweir.streams.compare.compare import compare
-from ragweir.streams.compare.comparison import Comparison
+from ragweir.streams.analysis.compare import parquet_columns
+from ragweir.streams.analysis.compare.compare import compare
+from ragweir.streams.analysis.compare.comparison import Comparison
 
 METRICS = {metric.name: metric for metric in everything()}
 BY = ("application", "labels.region", "session_id")

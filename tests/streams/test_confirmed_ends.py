@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds
+from ragweir.streams.runtime.loop.confirmed_ends import ConfirmedEnds
+from ragweir.streams.runtime.records import TopicPartition
 
 A, B = ("t", 0), ("t", 1)
 

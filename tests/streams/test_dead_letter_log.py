@@ -3,9 +3,9 @@
 from structlog.testing import capture_logs
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.emissions import add_dead_letter
-from ragweir.streams.records import Outcome, Record
-from ragweir.streams.serving.dead_letter_log import INTERVAL_SECONDS, DeadLetterLog
+from ragweir.streams.runtime.emissions import add_dead_letter
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.runtime.serving.dead_letter_log import INTERVAL_SECONDS, DeadLetterLog
 
 SECRET = b"what a user said"
 

@@ -12,14 +12,14 @@ from ragweir.metrics.view import View
 from ragweir.schemas.codec.json import decode, encode, encode_json, interaction
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.wire import read, slices
-from ragweir.streams.assemble.key_agent import KeyAgent
 from ragweir.streams.playground.demo.samples import UNREADABLE_TRACES, interactions, samples
 from ragweir.streams.playground.demo.traffic import as_trace
 from ragweir.streams.playground.traces import assembled_id, merged, otlp_requests, trace_ids
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.key.agent import KeyAgent
 from ragweir.streams.settings import AssembleSettings
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.wire import read, slices
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 CATALOGUE = Catalogue(Catalogue(everything()).free.values())

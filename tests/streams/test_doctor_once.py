@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ragweir.streams.cli import app
+from ragweir.streams.commands import app
 
 
 def test_a_mistake_is_reported_once_and_what_it_prevents_is_skipped(

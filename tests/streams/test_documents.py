@@ -11,8 +11,8 @@ from markdown_pages import Shown, by_commonmark, by_mkdocs, read, slug
 
 from bench.__main__ import TABLES
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from tools import docs_site, tables
 
 FOLDERS = ("docs", "bench", "deploy", "examples")

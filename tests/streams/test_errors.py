@@ -10,7 +10,7 @@ import pytest
 
 from ragweir import errors
 from ragweir.errors import RagweirError
-from ragweir.streams.cli.worker_exit import as_worker
+from ragweir.streams.commands.worker_exit import as_worker
 
 
 def tree(kind: type[RagweirError], depth: int = 0) -> Iterator[tuple[int, str]]:
@@ -42,7 +42,7 @@ def test_a_command_ends_with_one_sentence_and_the_status_of_the_error(
     def fails(**_: object) -> None:
         raise raised(kind)
 
-    app = importlib.import_module("ragweir.streams.cli.app")
+    app = importlib.import_module("ragweir.streams.commands.app")
     monkeypatch.setattr(app, "app", fails)
     with pytest.raises(SystemExit) as ended:
         app.main()

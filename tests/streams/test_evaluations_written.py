@@ -23,13 +23,13 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import CARRIED_OVER, Evaluation, Source, Texts, document_ids
 from ragweir.schemas.interaction import Context, Interaction
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.evaluations import evaluation_of
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.evaluate.rows import RoutingRows, RowSource, Selection
-from ragweir.streams.otlp_results import OtlpResults
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.evaluations import evaluation_of
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.shared.routing_rows import RoutingRows, RowSource, Selection
 from ragweir.streams.settings import RoutingSettings
+from ragweir.streams.traces.results import OtlpResults
 
 CATALOGUE = Catalogue(everything())
 ROUTER = Router(RoutingSettings(floors={"rubric": 0.5}), CATALOGUE, tuple(suites()))

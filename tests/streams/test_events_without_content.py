@@ -15,10 +15,10 @@ from ragweir.metrics.metric import Null
 from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.judge.results import case_of
-from ragweir.streams.records import Outcome, Record
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.judge.results import case_of
 from ragweir.streams.settings import RoutingSettings
 
 SUITES = tuple(suites())

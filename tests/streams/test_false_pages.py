@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ragweir.streams.slo.burns import FAST
-from ragweir.streams.slo.certainty import BAD, GOOD, MISSING, OUTCOMES, UNSELECTED
-from ragweir.streams.slo.minutes import MILLION, Floats
-from ragweir.streams.slo.periods import ActivePeriod
+from ragweir.streams.analysis.slo.burns import FAST
+from ragweir.streams.analysis.slo.certainty import BAD, GOOD, MISSING, OUTCOMES, UNSELECTED
+from ragweir.streams.analysis.slo.minutes import MILLION, Floats
+from ragweir.streams.analysis.slo.periods import ActivePeriod
 
 YEAR_M = 365 * 24 * 60
 THRESHOLD = FAST.threshold(0.95)
@@ -68,5 +68,5 @@ def test_a_real_burn_pages_within_the_hour() -> None:
 
 def test_the_share_alone_would_page_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without certainty, as an estimate is above the threshold by chance."""
-    monkeypatch.setattr("ragweir.streams.slo.periods.CERTAIN", 0.0)
+    monkeypatch.setattr("ragweir.streams.analysis.slo.periods.CERTAIN", 0.0)
     assert pages(history(0.99 * THRESHOLD, 60, 0.03, 60 * 24 * 7, seed=1)) > 1

@@ -5,8 +5,8 @@ import math
 import pytest
 from confluent_kafka import KafkaError
 
-from ragweir.streams.kafka.client import Connection
-from ragweir.streams.runtimes.transactions import restart_after
+from ragweir.streams.runtime.kafka.client import Connection
+from ragweir.streams.runtime.loop.transactions import restart_after
 
 NAME = "rag.evaluate-node-1-0"
 TWIN = "give each process its own"

@@ -8,8 +8,8 @@ from scripted_judge import AMOUNT, Log, ScriptedPool, Worker, config, dollars, r
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.ledger import Ledger
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.ledger import Ledger
 
 RISK, DRAWN, BOTH = ("share",), ("floor",), ("share", "floor")
 

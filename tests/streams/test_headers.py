@@ -16,14 +16,14 @@ from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.trace_context import parse_traceparent
-from ragweir.streams.dead_letters.listing import read_letter
-from ragweir.streams.dead_letters.redrive import _headers as redriven_headers
-from ragweir.streams.emissions import add_dead_letter
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.headers import MAX_HEADER_BYTES, MAX_HEADERS, producer_headers
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.records import Emission, Headers, Outcome, Record
+from ragweir.streams.analysis.dead_letters.listing import read_letter
+from ragweir.streams.analysis.dead_letters.redrive import _headers as redriven_headers
+from ragweir.streams.runtime.emissions import add_dead_letter
+from ragweir.streams.runtime.headers import MAX_HEADER_BYTES, MAX_HEADERS, producer_headers
+from ragweir.streams.runtime.records import Emission, Headers, Outcome, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.settings import RoutingSettings
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

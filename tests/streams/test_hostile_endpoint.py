@@ -26,13 +26,13 @@ from ragweir.metrics.metric import Metric, Null
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.client import Client
-from ragweir.streams.judge.config import JudgeConfig
-from ragweir.streams.judge.job import Job, JobResult
-from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.judge.pricing import cost
-from ragweir.streams.judge.protocol import (
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.client import Client
+from ragweir.streams.services.judge.config import JudgeConfig
+from ragweir.streams.services.judge.job import Job, JobResult
+from ragweir.streams.services.judge.pool import LiveJudgePool
+from ragweir.streams.services.judge.pricing import cost
+from ragweir.streams.services.judge.protocol import (
     MAX_NAME_CHARACTERS,
     MAX_RESPONSE_BYTES,
     EndpointRequest,
@@ -345,7 +345,7 @@ def _asked(server: Hostile) -> tuple[Client, EndpointRequest, EndpointRequest]:
 
 
 def _chat_reader() -> Callable[[Any], Any]:
-    from ragweir.streams.judge.protocol import _completion  # noqa: PLC0415
+    from ragweir.streams.services.judge.protocol import _completion  # noqa: PLC0415
 
     return _completion
 

@@ -15,12 +15,12 @@ from ragweir.metrics.metric import Null
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, rates_entry
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.job import JobId
-from ragweir.streams.judge.ledger import Budget, affordable
-from ragweir.streams.judge.rate_ledger import RateLedger, StoredUse
-from ragweir.streams.judge.rate_limit import RateLimits
-from ragweir.streams.judge.results import CUT
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.job import JobId
+from ragweir.streams.services.judge.ledger import Budget, affordable
+from ragweir.streams.services.judge.rate_ledger import RateLedger, StoredUse
+from ragweir.streams.services.judge.rate_limit import RateLimits
+from ragweir.streams.services.judge.results import CUT
 from ragweir.streams.settings import JudgeSettings
 
 

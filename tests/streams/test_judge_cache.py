@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.streams.judge.cache import Cache, key
+from ragweir.streams.services.judge.cache import Cache, key
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -84,8 +84,8 @@ def test_nobody_else_can_read_the_file_nor_those_beside_it(tmp_path: Path) -> No
 WRITER = """
 import sys
 from pathlib import Path
-from ragweir.streams import logs
-from ragweir.streams.judge.cache import Cache
+from ragweir.streams.runtime.processes import logs
+from ragweir.streams.services.judge.cache import Cache
 logs.configure()
 cache = Cache(1_000, Path(sys.argv[1]))
 for number in range(200):

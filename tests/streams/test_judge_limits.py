@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.streams.judge.circuit_breaker import LONGEST_S, CircuitBreaker
-from ragweir.streams.judge.fifo_gate import FifoGate
-from ragweir.streams.judge.rate_limit import RateLimits, RateUse, SlidingLog
+from ragweir.streams.services.judge.circuit_breaker import LONGEST_S, CircuitBreaker
+from ragweir.streams.services.judge.fifo_gate import FifoGate
+from ragweir.streams.services.judge.rate_limit import RateLimits, RateUse, SlidingLog
 
 WINDOW_S = 60.0
 

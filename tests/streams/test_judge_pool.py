@@ -27,13 +27,13 @@ from ragweir.metrics.judged.framing import unframed
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult, Vectors
 from ragweir.metrics.metric import Metric, Null
-from ragweir.streams.judge import client
-from ragweir.streams.judge.job import Job, JobResult, JudgePool
-from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.judge.pricing import cost
-from ragweir.streams.judge.probe import probe
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
+from ragweir.streams.services.judge import client
+from ragweir.streams.services.judge.job import Job, JobResult, JudgePool
+from ragweir.streams.services.judge.pool import LiveJudgePool
+from ragweir.streams.services.judge.pricing import cost
+from ragweir.streams.services.judge.probe import probe
 from ragweir.streams.settings import JudgeSettings, Price
 
 SECONDS = 20

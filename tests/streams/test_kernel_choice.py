@@ -16,13 +16,13 @@ from ragweir.metrics import native
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.counts import NAMES
 from ragweir.metrics.view import reference
-from ragweir.streams import kernel_choice as choices
-from ragweir.streams.cli.checks import local
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.kernel_choice import kernel_choice
-from ragweir.streams.service import SERVICES
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.analysis.checks import local
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
+from ragweir.streams.runtime import kernel_choice as choices
+from ragweir.streams.runtime.kernel_choice import kernel_choice
+from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import KernelSettings, Settings, from_groups
 
 ALWAYS, NEVER = from_groups({"kernel": {"use": "always"}}), from_groups({"kernel": {"use": "never"}})

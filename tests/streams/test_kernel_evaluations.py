@@ -14,9 +14,9 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.laws import corpus
 from ragweir.metrics.view import TextLimits, reference
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.settings import RoutingSettings
 from tools import labelled_answers
 

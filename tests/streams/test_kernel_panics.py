@@ -12,8 +12,8 @@ from bench.interactions import interactions
 from ragweir.metrics import native
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import Counting, reference
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Outcome, Record
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 pytestmark = needs_kernel
 QUERY = "Does the kernel fail on this query, which is private?"

@@ -15,10 +15,10 @@ from ragweir.schemas.codec.decoder import MAX_EVENTS, Decoder, JsonDecoder, Skip
 from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.cli.app import app
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.records import Record
+from ragweir.streams.commands.app import app
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.settings import load
 
 MAP = """

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ragweir.schemas.run import ReplayRequest
-from ragweir.streams.masking import MASK, masked, masked_url
-from ragweir.streams.replay.runs import fingerprint, result_affecting_settings
+from ragweir.streams.analysis.replay.runs import fingerprint, result_affecting_settings
+from ragweir.streams.runtime.text.masking import MASK, masked, masked_url
 from ragweir.streams.settings import RoutingSettings, Settings, load
 
 SECRET = "hunter2-Xq7"

@@ -17,12 +17,12 @@ from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import Window
-from ragweir.streams.aggregate.merged_window import MergedWindow
-from ragweir.streams.aggregate.windowing import of_all_sizes
-from ragweir.streams.backfill.openmetrics import OpenMetrics
-from ragweir.streams.backfill.output_formats import write
-from ragweir.streams.export.exposition import FAMILIES, Exposition, quoted
+from ragweir.streams.analysis.backfill.openmetrics import OpenMetrics
+from ragweir.streams.analysis.backfill.output_formats import write
 from ragweir.streams.playground.local.prometheus import LocalServer, programs, run_server
+from ragweir.streams.services.aggregate.merged_window import MergedWindow
+from ragweir.streams.services.aggregate.windowing import of_all_sizes
+from ragweir.streams.services.export.exposition import FAMILIES, Exposition, quoted
 from ragweir.streams.settings import Settings, WindowSettings, load
 
 RUN = 'a "run"\\1'

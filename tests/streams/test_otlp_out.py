@@ -18,17 +18,17 @@ from ragweir.metrics.judged.driver import Judged
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, SuiteDecision
 from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli.checks.context import CheckContext
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.from_settings import judge_config
-from ragweir.streams.otlp_results import MAX_BYTES, OtlpResults
-from ragweir.streams.records import Emission, Record
-from ragweir.streams.replay.request import topic_names
-from ragweir.streams.replay.runs import fingerprint, result_affecting_settings, run_settings
+from ragweir.streams.analysis.checks.context import CheckContext
+from ragweir.streams.analysis.replay.request import topic_names
+from ragweir.streams.analysis.replay.runs import fingerprint, result_affecting_settings, run_settings
+from ragweir.streams.runtime.records import Emission, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.settings import Settings, load
 from ragweir.streams.settings.events import DEFAULT_OTLP_METRICS
+from ragweir.streams.traces.results import MAX_BYTES, OtlpResults
 
 NOON = datetime(2026, 11, 23, 12, 0, 0, 123456, tzinfo=UTC)
 NOON_NS = 1_795_435_200_123_456_000

@@ -14,9 +14,9 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.from_settings import catalogue, decoder, known_catalogue, totals
-from ragweir.streams.service import SERVICES
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.shared.from_settings import catalogue, decoder, known_catalogue, totals
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 GOOD = '''

@@ -19,10 +19,10 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.packed_scores import HEADER, MAX_BYTES, RowReader, infinite, pack, row_of, score_headers
 from ragweir.schemas.window import Window
-from ragweir.streams.agent import Assignment
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Headers, Outcome, Record
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.records import Headers, Outcome, Record
+from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.settings import Slo, WindowSettings
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -18,9 +18,9 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import Window
 from ragweir.schemas.window_record import parse_window
-from ragweir.streams.aggregate.windowing import of_all_sizes
-from ragweir.streams.backfill.compaction import CompactedRecords
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.kafka.compaction import CompactedRecords
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.aggregate.windowing import of_all_sizes
 from ragweir.streams.settings import Settings, WindowSettings
 
 BEGIN = datetime(2026, 1, 1, 10, 41, tzinfo=UTC)

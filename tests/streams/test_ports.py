@@ -9,18 +9,18 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from ragweir.errors import PermanentError
-from ragweir.streams.cli import services
-from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.cli.checks.local import supervision, telemetry
-from ragweir.streams.cli.checks.ports import ports
-from ragweir.streams.serving.discovery import discovery
-from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.port_holder import PortHolder
-from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
+from ragweir.streams.analysis.checks.local import supervision, telemetry
+from ragweir.streams.analysis.checks.ports import ports
+from ragweir.streams.commands import services
+from ragweir.streams.runtime.processes.supervisor import UP_PORT
+from ragweir.streams.runtime.serving.discovery import discovery
+from ragweir.streams.runtime.serving.health import Health, serve
+from ragweir.streams.runtime.serving.port_holder import PortHolder
+from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.services.slot import started
 from ragweir.streams.settings import JudgeSettings, Settings, TelemetrySettings
 from ragweir.streams.settings.events import InputSettings
-from ragweir.streams.slot import started
-from ragweir.streams.supervisor import UP_PORT
 
 HOST = "127.0.0.1"
 OFFSETS = (0, 1, 2, 90, 100, 190, 200, 290, 300, 390, 400, 500, 600)

@@ -28,14 +28,14 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec import intake
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.publish import publisher as publisher_module
-from ragweir.streams.publish import recorders, sender
-from ragweir.streams.publish.backlog import Backlog, CapturedEvent, CapturedSpan
-from ragweir.streams.publish.drop_log import DropLog
-from ragweir.streams.publish.encoding import encode
-from ragweir.streams.publish.publisher import Publisher
-from ragweir.streams.publish.recorders import InteractionRecorder
-from ragweir.streams.publish.snapshot import snapshot
+from ragweir.streams.clients.publish import publisher as publisher_module
+from ragweir.streams.clients.publish import recorders, sender
+from ragweir.streams.clients.publish.backlog import Backlog, CapturedEvent, CapturedSpan
+from ragweir.streams.clients.publish.drop_log import DropLog
+from ragweir.streams.clients.publish.encoding import encode
+from ragweir.streams.clients.publish.publisher import Publisher
+from ragweir.streams.clients.publish.recorders import InteractionRecorder
+from ragweir.streams.clients.publish.snapshot import snapshot
 from ragweir.streams.settings import KafkaSettings, PublisherSettings, PublishSettings
 
 NOWHERE = "127.0.0.1:1"
@@ -172,7 +172,7 @@ def test_a_fork_waits_for_the_import_of_the_function_that_signs_in(tmp_path: Pat
 FORKS = """
 import os, socket, threading
 import ragweir
-from ragweir.streams.publish import publisher as module
+from ragweir.streams.clients.publish import publisher as module
 module._LOOK_UP_S = 2.0
 publisher = ragweir.Publisher(bootstrap_servers="127.0.0.1:1", exit_timeout_s=0.0)
 

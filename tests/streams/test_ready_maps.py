@@ -13,11 +13,11 @@ from ragweir.schemas.codec.decoder import JsonDecoder, Skipped
 from ragweir.schemas.codec.ready_maps import PRODUCTS, READY_MAPS, ready_map
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.run import ReplayRequest
-from ragweir.streams.from_settings import map_text, read_map
-from ragweir.streams.map_choice import OWN, choose
-from ragweir.streams.replay.runs import result_affecting_settings
+from ragweir.streams.analysis.replay.runs import result_affecting_settings
+from ragweir.streams.files.events import read_events
+from ragweir.streams.files.map_choice import OWN, choose
+from ragweir.streams.services.shared.from_settings import map_text, read_map
 from ragweir.streams.settings import load
-from ragweir.streams.sources.events import read_events
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 NINE = datetime(2026, 10, 1, 9, tzinfo=UTC)

@@ -16,11 +16,11 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.export import RECORDS
 from ragweir.schemas.interaction import Context, Interaction
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli import app
-from ragweir.streams.export.exposition import _HEADS as WINDOW_SERIES
-from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.analysis.slo import shipped as alerts
+from ragweir.streams.commands import app
+from ragweir.streams.runtime.serving.telemetry import TABLE
+from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
-from ragweir.streams.slo import shipped as alerts
 from tools import reference
 from tools.reference import acls
 from tools.reference.markdown import plain as plain_text

@@ -17,10 +17,10 @@ from typing_extensions import override
 
 from ragweir.errors import RegistryRefused, RegistryUnavailable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema
-from ragweir.streams.cli.record_schemas import RecordSchemas
-from ragweir.streams.registry import client as client_module
-from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
-from ragweir.streams.registry.schemas import RegistrySchemas
+from ragweir.streams.commands.record_schemas import RecordSchemas
+from ragweir.streams.runtime.registry import client as client_module
+from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
+from ragweir.streams.runtime.registry.schemas import RegistrySchemas
 from ragweir.streams.settings import RegistrySettings, Settings
 
 
@@ -163,7 +163,7 @@ ASKING = """
 import resource, sys
 import asyncio, httpx
 from pathlib import Path
-from ragweir.streams.registry.client import RegistryClient
+from ragweir.streams.runtime.registry.client import RegistryClient
 from ragweir.streams.settings import RegistrySettings, Settings
 
 with RegistryClient(RegistrySettings(url=sys.argv[1])) as client:

@@ -20,10 +20,10 @@ from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, PermanentError, RegistryRefused, RegistryUnavailable
-from ragweir.streams.judge.probe import error_message, probe
-from ragweir.streams.judge.protocol import JudgeError
-from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts
-from ragweir.streams.registry.client import RegistryClient
+from ragweir.streams.runtime.kafka.client import Connection, build, client_properties, partition_counts
+from ragweir.streams.runtime.registry.client import RegistryClient
+from ragweir.streams.services.judge.probe import error_message, probe
+from ragweir.streams.services.judge.protocol import JudgeError
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, RegistrySettings, Settings, load
 
 SECRET = "a-secret-of-theirs"
@@ -153,7 +153,7 @@ def test_a_certificate_for_another_host_is_named(keys: Path) -> None:
 
 PROBE = """
 import sys
-from ragweir.streams.judge.probe import probe
+from ragweir.streams.services.judge.probe import probe
 from ragweir.streams.settings import JudgeSettings
 probe(JudgeSettings(base_url=sys.argv[1], model="m"))
 """

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.from_settings import decoder
-from ragweir.streams.registry.client import RegistryClient
+from ragweir.streams.runtime.registry.client import RegistryClient
+from ragweir.streams.services.shared.from_settings import decoder
 from ragweir.streams.settings import RegistrySettings, Settings
 
 URL = "http://127.0.0.1:9"
@@ -29,6 +29,6 @@ def test_avro_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("command", ["tap", "doctor", "dead_letter", "topics"])
 def test_commands_are_there_without_it(command: str) -> None:
     """In another process, as modules that are loaded stay so."""
-    code = f"import sys; sys.modules.update(httpx=None, fastavro=None); import ragweir.streams.cli.{command}"
+    code = f"import sys; sys.modules.update(httpx=None, fastavro=None); import ragweir.streams.commands.{command}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

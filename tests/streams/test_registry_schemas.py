@@ -10,11 +10,11 @@ from ragweir.errors import Interrupted, PermanentError, RegistryRefused, Registr
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.schema import Read, Schema
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
-from ragweir.streams.registry import schemas as module
-from ragweir.streams.registry.client import SchemaNotFound
-from ragweir.streams.registry.schemas import RegistrySchemas
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.runtime.registry import schemas as module
+from ragweir.streams.runtime.registry.client import SchemaNotFound
+from ragweir.streams.runtime.registry.schemas import RegistrySchemas
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 
 def eventually(condition: Callable[[], object], seconds: float = 20) -> None:

@@ -11,12 +11,12 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.schema import Read, Schema
-from ragweir.streams.child_python import python_command
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.from_settings import schema_reader
-from ragweir.streams.records import Record
-from ragweir.streams.registry import schemas, trial
-from ragweir.streams.registry.schemas import RegistrySchemas
+from ragweir.streams.runtime.processes.child_python import python_command
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.runtime.registry import schemas, trial
+from ragweir.streams.runtime.registry.schemas import RegistrySchemas
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.shared.from_settings import schema_reader
 from ragweir.streams.settings import Settings
 
 

@@ -2,8 +2,8 @@
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.from_settings import catalogue
-from ragweir.streams.screens.summary import EvaluationSummary
+from ragweir.streams.commands.screens.summary import EvaluationSummary
+from ragweir.streams.services.shared.from_settings import catalogue
 from ragweir.streams.settings import Settings
 
 

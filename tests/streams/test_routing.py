@@ -27,10 +27,10 @@ from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import TOPICS, max_record_bytes
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.records import Emission, Record
+from ragweir.streams.runtime.records import Emission, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.settings import RoutingSettings, load
 
 SUITES = tuple(suites())
@@ -225,8 +225,8 @@ import sys
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.settings import RoutingSettings
 router = Router(RoutingSettings(), Catalogue(everything()), tuple(suites()))
 for number in map(int, sys.stdin.read().split()):

@@ -21,14 +21,14 @@ from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.schemas.window import OVERFLOW, EstimateSums, MetricSummary, Window
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
 from ragweir.schemas.window_record import parse_window
-from ragweir.streams.cli.options import interval
-from ragweir.streams.evaluate.rows import RowTable
-from ragweir.streams.kafka.reader import Watch
-from ragweir.streams.records import Record
-from ragweir.streams.routing.outlook import outlook
-from ragweir.streams.routing.planner import LEAD, Planned, effective_at, is_late, plan
-from ragweir.streams.routing.share import Cost, cost_of, planned_share
-from ragweir.streams.routing.traffic import Period, Traffic, latest_windows, traffic_of
+from ragweir.streams.commands.options import interval
+from ragweir.streams.runtime.kafka.reader import Watch
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.planner.outlook import outlook
+from ragweir.streams.services.planner.planner import LEAD, Planned, effective_at, is_late, plan
+from ragweir.streams.services.planner.share import Cost, cost_of, planned_share
+from ragweir.streams.services.planner.traffic import Period, Traffic, latest_windows, traffic_of
+from ragweir.streams.services.shared.routing_rows import RowTable
 from ragweir.streams.settings import Settings
 
 NOW = datetime(2026, 11, 22, 13, 30, tzinfo=UTC)

@@ -14,8 +14,9 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.evaluate.rows import (
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.routing import Router
+from ragweir.streams.services.shared.routing_rows import (
     DRAW_RANGE,
     ROUTING_AHEAD,
     ROUTING_FORGOTTEN,
@@ -24,7 +25,6 @@ from ragweir.streams.evaluate.rows import (
     Selection,
     revision_of,
 )
-from ragweir.streams.records import Record
 from ragweir.streams.settings import RoutingSettings
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 
 from ragweir.schemas.evaluation import SuiteDecision
 from ragweir.schemas.routing_row import RoutingRow
-from ragweir.streams.evaluate.rows import DRAW_RANGE, Selection
-from ragweir.streams.screens.routing import routing_lines
+from ragweir.streams.commands.screens.routing import routing_lines
+from ragweir.streams.services.shared.routing_rows import DRAW_RANGE, Selection
 
 TIME = datetime(2026, 11, 22, tzinfo=UTC)
 ROW = RoutingRow(

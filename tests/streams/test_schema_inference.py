@@ -16,8 +16,8 @@ from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import SIGNATURES
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.map_choice import OWN, choose, named_map, unread
-from ragweir.streams.schema_inference import (
+from ragweir.streams.files.map_choice import OWN, choose, named_map, unread
+from ragweir.streams.files.schema_inference import (
     FIELDS,
     LIST_FIELDS,
     REQUIRED,

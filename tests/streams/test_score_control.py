@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
-from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.evaluate.row_file import read_row_file
-from ragweir.streams.evaluate.rows import RowSource, RowTable
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.shared.routing_rows import RowSource, RowTable
+from ragweir.streams.services.shared.row_file import read_row_file
 from ragweir.streams.settings import Settings
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)

@@ -16,8 +16,8 @@ from poison import event
 
 from bench.interactions import interactions
 from ragweir.errors import PermanentError
-from ragweir.streams.evaluate.from_settings import evaluate_config
-from ragweir.streams.runtimes.scoring_processes import ScoringProcesses, Task
+from ragweir.streams.analysis.score.processes import ScoringProcesses, Task
+from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.settings import Settings
 
 
@@ -59,7 +59,7 @@ def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
             "2026-01-01T00:00:00Z",
         )
         done = subprocess.run(
-            [sys.executable, "-m", "ragweir.streams.cli", "score", source, *files, "--workers", count],
+            [sys.executable, "-m", "ragweir.streams.commands", "score", source, *files, "--workers", count],
             cwd=own, env=environment(), capture_output=True, check=False, timeout=120,
         )  # fmt: skip
         found.append((done.returncode, done.stderr, *[(own / name).read_bytes() for name in "owr"]))
@@ -115,7 +115,7 @@ def test_a_process_that_ends_while_it_answers_is_an_error() -> None:
 def test_a_signal_ends_the_input_and_what_was_read_is_scored(tmp_path: Path) -> None:
     """A Ctrl-C reaches all processes of a terminal; none of them leaves an event out that was read."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "ragweir.streams.cli", "score", "-", "--out", str(out), "--workers", "2"]
+    command = [sys.executable, "-m", "ragweir.streams.commands", "score", "-", "--out", str(out), "--workers", "2"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stderr=pipe, env=environment(), process_group=0) as running:
         assert running.stdin is not None

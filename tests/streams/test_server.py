@@ -14,10 +14,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from ragweir.streams.serving import server
-from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.server import HEAD_BYTES, MAX_CONNECTIONS, serve_app
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.runtime.serving import server
+from ragweir.streams.runtime.serving.health import Health, serve
+from ragweir.streams.runtime.serving.server import HEAD_BYTES, MAX_CONNECTIONS, serve_app
+from ragweir.streams.runtime.serving.telemetry import Telemetry
 
 _PATIENCE_S = 30
 _LARGE = 64 * 1024 * 1024

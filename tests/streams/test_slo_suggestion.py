@@ -15,11 +15,11 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.cli import app
+from ragweir.streams.analysis.slo.counting import SloCounter
+from ragweir.streams.analysis.slo.rehearsal import rehearse
+from ragweir.streams.analysis.slo.suggestion import OBJECTIVES, Clusters, History, Suggestion
+from ragweir.streams.commands import app
 from ragweir.streams.settings import Slo, WindowSettings
-from ragweir.streams.slo.counting import SloCounter
-from ragweir.streams.slo.rehearsal import rehearse
-from ragweir.streams.slo.suggestion import OBJECTIVES, Clusters, History, Suggestion
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 RELEVANT = Slo(name="relevant", metric="context_support", at_least=0.5, objective=0.95)

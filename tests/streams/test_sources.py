@@ -27,11 +27,11 @@ from ragweir.errors import Rejected, UnreadableFile
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
-from ragweir.streams.sources.events import EventReader, is_plain, read_events
-from ragweir.streams.sources.folders import data_files
-from ragweir.streams.sources.values import read_values
+from ragweir.streams.files.events import EventReader, is_plain, read_events
+from ragweir.streams.files.folders import data_files
+from ragweir.streams.files.values import read_values
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 MIB = 1024 * 1024
 Rows = list[dict[str, str]]

@@ -13,14 +13,14 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from ragweir.streams.kafka.client import Connection
-from ragweir.streams.runtimes import transactions
-from ragweir.streams.runtimes.transactions import Transactions
+from ragweir.streams.runtime.kafka.client import Connection
+from ragweir.streams.runtime.loop import transactions
+from ragweir.streams.runtime.loop.transactions import Transactions
 
 # A call to Kafka with a time limit of 1.5 s: it needs a line of input, and then some CPU time, before it returns.
 CALLING = """
 import sys, time
-from ragweir.streams.runtimes.watchdog import Watchdog
+from ragweir.streams.runtime.processes.watchdog import Watchdog
 watchdog = Watchdog(1.5)
 watchdog.call_begins()
 print("calling", flush=True)
@@ -84,7 +84,7 @@ def make():
 """
 REDACTING = """
 import redaction
-from ragweir.streams.judge.isolated_redaction import IsolatedRedactor
+from ragweir.streams.services.judge.isolated_redaction import IsolatedRedactor
 
 redactor = IsolatedRedactor(redaction.make, (), 2.0)
 redactor.redacted([""])

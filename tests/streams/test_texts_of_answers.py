@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.evaluation import Evaluation, Source
-from ragweir.streams.cli import app
-from ragweir.streams.originals import in_evaluation, in_kafka
-from ragweir.streams.records import Record
+from ragweir.streams.analysis.originals import in_evaluation, in_kafka
+from ragweir.streams.commands import app
+from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import load
 
 EXPORTS = Path(__file__).parents[1] / "exports"

@@ -17,11 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from poison import event
 
 from ragweir.errors import Rejected, UnreadableFile
-from ragweir.schemas.traces.wire import read
+from ragweir.streams.analysis.traces.collection import TraceCollection
+from ragweir.streams.files import otlp
+from ragweir.streams.files.events import EventReader
 from ragweir.streams.settings import AssembleSettings
-from ragweir.streams.sources import otlp
-from ragweir.streams.sources.events import EventReader
-from ragweir.streams.traces.collection import TraceCollection
+from ragweir.streams.traces.wire import read
 
 RECORDED = ROOT / "tests" / "schemas" / "traces" / "otlp"
 LANGCHAIN = RECORDED / "langchain-openinference"

@@ -15,8 +15,8 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.laws.work import calls
 from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.json import decode
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 EVENTS = 50
 ROOM = 0.08

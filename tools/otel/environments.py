@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.child_python import python_command
 from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.runtime.processes.child_python import python_command
 
 FOLDER = Path(__file__).parent / "applications"
 _INSTALL_SECONDS = 900

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragweir.streams.slo import shipped
+from ragweir.streams.analysis.slo import shipped
 from tools.reference.markdown import plain, table
 
 

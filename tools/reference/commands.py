@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer
 
-from ragweir.streams.cli import app
+from ragweir.streams.commands import app
 from tools.reference.markdown import blocks, code, plain, table
 
 _VALUES: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "PATH"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragweir.streams.serving.telemetry import TABLE, Instrument
+from ragweir.streams.runtime.serving.telemetry import TABLE, Instrument
 from tools.reference.markdown import blocks, code, plain, table
 
 HEAD = ("series", "kind", "labels", "meaning")

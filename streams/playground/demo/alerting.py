@@ -14,7 +14,8 @@ from rich.text import Text
 
 from ragweir.errors import DemoError
 from ragweir.schemas.window import duration_s
-from ragweir.streams.kafka.publisher import BlockingPublisher
+from ragweir.streams.analysis.slo.burns import FAST, duration
+from ragweir.streams.analysis.slo.rules import rules, written
 from ragweir.streams.playground.demo.picture import Moment
 from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.playground.demo.scrape import Means, means
@@ -23,10 +24,9 @@ from ragweir.streams.playground.demo.traffic import Encode, PacedPublisher, Sent
 from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
+from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.settings import Settings
-from ragweir.streams.slo.burns import FAST, duration
-from ragweir.streams.slo.rules import rules, written
-from ragweir.streams.terminal import Terminal
 
 SCALE = 0.02
 """The factor of the rules' durations: an hour is 72 s, and the page's short window is 6 s, six scrapes."""

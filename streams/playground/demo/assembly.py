@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.topics import Topic
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.demo.scrape import total
 from ragweir.streams.playground.demo.services import ASSEMBLY, targets
+from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.settings import AssembleSettings, Settings
-from ragweir.streams.terminal import Terminal
 
 
 def create_trace_topic(settings: Settings) -> list[str]:
     """Create the topic of traces, which in life is the Collector's; return its name, or nothing without traces.
 
     Raises:
-        RagweirError: as `ragweir.streams.kafka.topics.create_topics`.
+        RagweirError: as `ragweir.streams.runtime.kafka.topics.create_topics`.
     """
     if not settings.reads_traces:
         return []

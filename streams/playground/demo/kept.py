@@ -12,12 +12,12 @@ import orjson
 from ragweir.errors import DemoError
 from ragweir.schemas.codec.json import encode_json
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.kafka.reader import offset_range, read
-from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.picture import Answer, Moment, incident
 from ragweir.streams.playground.demo.samples import Event
 from ragweir.streams.playground.demo.traffic import Encode, Sent
+from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
+from ragweir.streams.settings.permissions import create
 
 FOLDER = Path("ragweir-demo")
 """The folder, in the current one, unless another is named."""

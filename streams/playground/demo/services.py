@@ -13,16 +13,16 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from typing_extensions import override
 
 from ragweir.errors import DemoError, LocalServerError
-from ragweir.streams.export.service import PROJECTIONS
-from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.demo.samples import PRODUCTION
 from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
-from ragweir.streams.service import SERVICES
+from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS, UP_PORT, own_command
+from ragweir.streams.services.export.service import PROJECTIONS
+from ragweir.streams.services.judge.probe import SIMULATED
+from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, Settings
 from ragweir.streams.settings.events import OTLP
-from ragweir.streams.supervisor import STOP_SECONDS, UP_PORT, own_command
 
 WORKERS = 2
 JUDGE_MS = 150

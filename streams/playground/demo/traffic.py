@@ -17,12 +17,12 @@ from ragweir.schemas.codec.json import encode_json, interaction
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.judge.results import chosen
-from ragweir.streams.kafka.client import build, client_properties
-from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.playground.demo import samples
 from ragweir.streams.playground.demo.samples import STAGING, UNREADABLE, Event, Unreadable
 from ragweir.streams.playground.traces import otlp_requests
+from ragweir.streams.runtime.kafka.client import build, client_properties
+from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.services.judge.results import chosen
 from ragweir.streams.settings import Settings
 
 Sent = tuple[str | None, bytes | None]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from rich.table import Table
 
-from ragweir.streams.terminal import Terminal
+from ragweir.streams.runtime.text.terminal import Terminal
 
 JUDGE: Mapping[str, str] = MappingProxyType(
     {

@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 
-from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.faults import OF_COMPLETIONS, Draws, Faults, RateLimit, WrongFaults
 from ragweir.streams.playground.simulated.openai_api import (
     AnswerRequest,
@@ -27,6 +26,7 @@ from ragweir.streams.playground.simulated.openai_api import (
     json_object,
     models,
 )
+from ragweir.streams.services.judge.probe import SIMULATED
 
 _MAX_CALLS = 200_000
 _GARBAGE = b'{"id": "simulated", "choices": [\xff\xfe<html>'

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import orjson
 
-from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.scoring import ChatRequest, answered, read, vector
+from ragweir.streams.services.judge.probe import SIMULATED
 
 DIMENSIONS = 256
 """Dimensions of embeddings, unless a request has another number."""

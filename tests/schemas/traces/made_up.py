@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragweir.schemas.traces.span import SpanEvent, TraceSpan
+from ragweir.streams.traces.span import SpanEvent, TraceSpan
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SECOND = 1_000_000_000

@@ -10,8 +10,8 @@ from typing import Any
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragweir.schemas.traces.interactions import Assembled, assemble
-from ragweir.schemas.traces.span import SpanEvent, TraceLog, TraceSpan
+from ragweir.streams.traces.interactions import Assembled, assemble
+from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
 
 OTLP = Path(__file__).with_name("otlp")
 _REMOTE_KINDS = (2, 5)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ragweir.schemas.traces.span import SpanEvent, TraceLog, TraceSpan
+from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 STARTED = 1_795_376_000_000_000_000

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.schemas.codec.json import decode, encode
-from ragweir.schemas.traces.advice import ADVICE
-from ragweir.schemas.traces.dialects import DIALECTS
-from ragweir.schemas.traces.gaps import Fate, Gap
-from ragweir.schemas.traces.interactions import Assembled, assemble
-from ragweir.schemas.traces.span import SpanEvent, TraceLog, TraceSpan
+from ragweir.streams.traces.advice import ADVICE
+from ragweir.streams.traces.dialects import DIALECTS
+from ragweir.streams.traces.gaps import Fate, Gap
+from ragweir.streams.traces.interactions import Assembled, assemble
+from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
 from tests.schemas.traces.made_up import BEGINNING, QUESTION, TRACE, chain, llm, retrieval, span
 from tests.schemas.traces.recordings import OTLP, recorded
 

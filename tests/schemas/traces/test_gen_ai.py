@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from spans_by_hand import log, span
 
 from ragweir.schemas.interaction import Message
-from ragweir.schemas.traces.contexts import MAX_CONTEXTS
-from ragweir.schemas.traces.dialects import gen_ai_values
-from ragweir.schemas.traces.dialects.gen_ai import GenAi
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.step import Step
+from ragweir.streams.traces.contexts import MAX_CONTEXTS
+from ragweir.streams.traces.dialects import gen_ai_values
+from ragweir.streams.traces.dialects.gen_ai import GenAi
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.step import Step
 
 _QUESTION = "Weather in Paris?"
 _ANSWER = "Rainy, 57°F."

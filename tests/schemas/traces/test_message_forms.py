@@ -14,12 +14,12 @@ from spans_by_hand import log, span
 
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.interaction import Message
-from ragweir.schemas.traces.conversation import tool_results
-from ragweir.schemas.traces.dialects import DIALECTS
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.messages import last_of
-from ragweir.schemas.traces.span import TraceLog, TraceSpan
-from ragweir.schemas.traces.step import Step
+from ragweir.streams.traces.conversation import tool_results
+from ragweir.streams.traces.dialects import DIALECTS
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.messages import last_of
+from ragweir.streams.traces.span import TraceLog, TraceSpan
+from ragweir.streams.traces.step import Step
 
 _RULE, _HELLO, _HI, _QUESTION, _RESULT, _ANSWER = (
     "Be brief.",

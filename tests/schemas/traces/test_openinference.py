@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.traces.dialects.openinference import OpenInference
-from ragweir.schemas.traces.interactions import Made
+from ragweir.streams.traces.dialects.openinference import OpenInference
+from ragweir.streams.traces.interactions import Made
 from tests.schemas.traces.made_up import documents, event, span
 from tests.schemas.traces.recordings import assembled
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ragweir.schemas.interaction import Context, Interaction
-from ragweir.schemas.traces.interactions import Made, assemble
-from ragweir.schemas.traces.span import TraceLog, TraceSpan
-from ragweir.schemas.traces.wire import read
+from ragweir.streams.traces.interactions import Made, assemble
+from ragweir.streams.traces.span import TraceLog, TraceSpan
+from ragweir.streams.traces.wire import read
 
 _HERE = Path(__file__).parent
 _FACTS = json.loads((_HERE / "facts.json").read_text())

@@ -19,8 +19,8 @@ from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 
 from ragweir.errors import Rejected
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.wire import divide, heads, read
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.wire import divide, heads, read
 from tests.schemas.traces.recordings import OTLP
 
 _FIELDS = (  # By their numbers, from 1.

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ragweir.schemas.traces.interactions import Assembled, Made, assemble
-from ragweir.schemas.traces.span import TraceSpan
+from ragweir.streams.traces.interactions import Assembled, Made, assemble
+from ragweir.streams.traces.span import TraceSpan
 from tests.schemas.traces.made_up import (
     ANSWER,
     BEGINNING,

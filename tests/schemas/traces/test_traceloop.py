@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from spans_by_hand import log, span
 
 from ragweir.schemas.interaction import Message
-from ragweir.schemas.traces.dialects import gen_ai_values
-from ragweir.schemas.traces.dialects.gen_ai import GenAi
-from ragweir.schemas.traces.dialects.traceloop import Traceloop
-from ragweir.schemas.traces.interactions import assemble
-from ragweir.schemas.traces.step import Step
+from ragweir.streams.traces.dialects import gen_ai_values
+from ragweir.streams.traces.dialects.gen_ai import GenAi
+from ragweir.streams.traces.dialects.traceloop import Traceloop
+from ragweir.streams.traces.interactions import assemble
+from ragweir.streams.traces.step import Step
 
 _QUESTION = "Who wrote it?"
 _ANSWER = "Ada wrote it."

@@ -14,7 +14,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from ragweir.errors import Rejected
-from ragweir.schemas.traces.wire import divide, heads, read, slices
+from ragweir.streams.traces.wire import divide, heads, read, slices
 
 RECORDINGS = Path(__file__).parent / "otlp"
 CASES = sorted(str(path.relative_to(RECORDINGS)) for path in RECORDINGS.rglob("*.pb"))

@@ -5,7 +5,7 @@ from typing import Any
 
 from small_spans import log, mark_record, span, spans_record
 
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
 
 
 def interaction(rng: random.Random, base: int, parent: int | None, *, remote: bool = False) -> list[Any]:

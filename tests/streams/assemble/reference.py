@@ -15,9 +15,9 @@ from small_spans import READER
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.interaction import Assembly, AssemblyFlag
-from ragweir.streams.assemble.closing import TraceReader
-from ragweir.streams.assemble.open_traces import SPAN_BYTES, TRACE_BYTES
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.join.closing import TraceReader
+from ragweir.streams.services.join.open_traces import SPAN_BYTES, TRACE_BYTES
 from ragweir.streams.settings import AssembleSettings
 
 Written = tuple[str, str, bytes]

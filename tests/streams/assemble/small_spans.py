@@ -7,11 +7,11 @@ from typing import Any
 from ragweir.errors import Rejected
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
 from ragweir.schemas.interaction import Assembly, Interaction
-from ragweir.schemas.traces.interactions import Assembled, Made
-from ragweir.schemas.traces.span import TraceLog, TraceSpan
-from ragweir.schemas.traces.wire import SpanHead
-from ragweir.streams.assemble.closing import TraceReader
-from ragweir.streams.records import Record
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.services.join.closing import TraceReader
+from ragweir.streams.traces.interactions import Assembled, Made
+from ragweir.streams.traces.span import TraceLog, TraceSpan
+from ragweir.streams.traces.wire import SpanHead
 
 START_MS = 1_700_000_000_000
 TOPIC = "rag.spans"

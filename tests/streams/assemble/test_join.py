@@ -16,10 +16,10 @@ from worker import Worker
 
 from ragweir.errors import StateError
 from ragweir.schemas.assembly import AssemblyEntry
-from ragweir.schemas.traces.wire import SpanHead
-from ragweir.streams.assemble.open_traces import OpenTraces
-from ragweir.streams.records import Emission, Record
+from ragweir.streams.runtime.records import Emission, Record
+from ragweir.streams.services.join.open_traces import OpenTraces
 from ragweir.streams.settings import AssembleSettings
+from ragweir.streams.traces.wire import SpanHead
 
 SETTINGS = (
     AssembleSettings(),

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.schemas.traces.wire import read
-from ragweir.streams.agent import Assignment
-from ragweir.streams.assemble.key_agent import KeyAgent
-from ragweir.streams.assemble.key_clock import SourceClock
-from ragweir.streams.records import Emission, Outcome, Record
+from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.records import Emission, Outcome, Record
+from ragweir.streams.services.key.agent import KeyAgent
+from ragweir.streams.services.key.clock import SourceClock
 from ragweir.streams.settings import AssembleSettings, load
+from ragweir.streams.traces.wire import read
 
 NOW = 1_800_000_000.0
 NOW_MS = int(NOW * 1000)
@@ -169,7 +169,7 @@ def test_a_fault_of_the_parser_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch)
     def fail(_: bytes) -> None:
         raise fault
 
-    monkeypatch.setattr("ragweir.streams.assemble.key_agent.divide", fail)
+    monkeypatch.setattr("ragweir.streams.services.key.agent.divide", fail)
     fault: BaseException = ZeroDivisionError()
     assert "ZeroDivisionError" in letters(driver.step([driver.record(b"")]))[0]["ragweir-message"]
     fault = MemoryError()

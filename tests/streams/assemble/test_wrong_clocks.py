@@ -17,12 +17,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from ragweir.schemas.assembly import ClockMark
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.agent import Agent, Assignment, StoredChangelog
-from ragweir.streams.assemble.join_agent import JoinAgent
-from ragweir.streams.assemble.key_agent import KeyAgent
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes.broker_clock import BrokerClock
-from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds
+from ragweir.streams.runtime.agent import Agent, Assignment, StoredChangelog
+from ragweir.streams.runtime.loop.broker_clock import BrokerClock
+from ragweir.streams.runtime.loop.confirmed_ends import ConfirmedEnds
+from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.services.join.join_agent import JoinAgent
+from ragweir.streams.services.key.agent import KeyAgent
 from ragweir.streams.settings import AssembleSettings
 
 START = 1_800_000_000.0

@@ -1,1 +1,0 @@
-"""OpenTelemetry traces: their wire form, the dialects of instrumentations, and the interactions that they hold."""

@@ -1,5 +1,0 @@
-"""`python -m ragweir.streams.cli` is `ragweir`."""
-
-from ragweir.streams.cli import main
-
-main()

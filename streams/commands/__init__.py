@@ -1,0 +1,5 @@
+"""The command line: one module per command or group of commands."""
+
+from ragweir.streams.commands.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,5 @@
+"""`python -m ragweir.streams.commands` is `ragweir`."""
+
+from ragweir.streams.commands import main
+
+main()

@@ -1,0 +1,69 @@
+"""Creates the topics of the topic table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import NewTopic
+
+from ragweir.errors import PermanentError
+from ragweir.schemas.topics import Topic, max_record_bytes, topic_table
+from ragweir.schemas.window import Window
+from ragweir.streams.runtime.kafka.client import connected_admin
+from ragweir.streams.settings import Settings
+
+_HOUR_MS = 3_600_000
+_TIMEOUT_SECONDS = 30
+
+
+def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) -> dict[str, bool]:
+    """Create missing topics; return the full names of all, with true for those that were created now.
+
+    Args:
+        effective: all settings.
+        topics: the topics to create; None for all that the settings need.
+
+    Raises:
+        PermanentError: if Kafka answers with an error, or a topic has fewer partitions than the settings require.
+        Unreachable: if no broker answers.
+    """
+    topics = tuple(topic_table(effective.output.registry_format).values() if topics is None else topics)
+    admin, present = connected_admin(effective)
+    wanted = effective.topics.partitions
+    names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
+    for name in names.values():
+        if name in present and present[name] < wanted:
+            raise PermanentError(
+                f"{name} has {present[name]} partitions and topics.partitions is {wanted}: adding some moves keys; "
+                f"`ragweir topics grow --partitions {wanted}` does it safely; or set topics.partitions to "
+                f"{present[name]}"
+            )
+    new = [
+        NewTopic(
+            names[topic.name],
+            num_partitions=wanted,
+            replication_factor=effective.topics.replication_factor,
+            config={
+                **dict(topic.config),
+                "cleanup.policy": topic.cleanup,
+                "retention.ms": str(retention_h(topic, effective) * _HOUR_MS),
+                "max.message.bytes": str(max_record_bytes(effective.limits.max_event_bytes)),
+            },
+        )
+        for topic in topics
+        if names[topic.name] not in present
+    ]
+    created = admin.create_topics(new, operation_timeout=_TIMEOUT_SECONDS) if new else {}
+    for name, future in created.items():
+        try:
+            future.result(_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise PermanentError(f"Kafka does not create {name}: {error.args[0].str()}") from None
+    return {name: name in created for name in names.values()}
+
+
+def retention_h(topic: Topic, effective: Settings) -> int:
+    """Return the retention of a topic in hours: the table's, or the setting for windows."""
+    return effective.windows.retention_h if topic.model is Window else topic.retention_h

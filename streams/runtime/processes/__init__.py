@@ -1,0 +1,1 @@
+"""Processes: the supervisor of workers, their time limits, their logs."""

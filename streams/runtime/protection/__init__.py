@@ -1,0 +1,1 @@
+"""Protection from records that end a process or that Kafka rejects."""

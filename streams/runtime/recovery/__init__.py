@@ -1,0 +1,1 @@
+"""Where reading goes on: committed offsets, and what proves that they are right."""

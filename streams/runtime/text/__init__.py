@@ -1,0 +1,1 @@
+"""Text that is shown: control characters, secrets, and output on a terminal."""

@@ -1,0 +1,77 @@
+"""The Prometheus exporter: a projection of the windows topic to the last closed window of each size."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection
+
+from typing_extensions import override
+
+from ragweir.metrics.aggregation.merger import WindowMerger
+from ragweir.metrics.aggregation.window_aggregate import WindowDecoder
+from ragweir.schemas.window import duration_s
+from ragweir.streams.runtime.projection import Projection
+from ragweir.streams.runtime.records import Count, Measurements, Record
+from ragweir.streams.services.export.exposition import Exposition
+from ragweir.streams.services.shared.dimensions import admission_limits
+from ragweir.streams.settings import WindowSettings
+
+_SLACK_SECONDS = 900
+"""Time by which a needed record may be older than the end of its window: disorder, grace, and lag of aggregate."""
+
+
+class PrometheusExporter(Projection):
+    """Merges records of windows and renders closed windows.
+
+    Args:
+        windows: the settings of the windows.
+        decoder: the decoder of the windows' records.
+        booleans: the metrics that are shown as shares.
+    """
+
+    def __init__(self, windows: WindowSettings, decoder: WindowDecoder, booleans: Collection[str]) -> None:
+        # The age of the oldest record of the last closed window of the largest size.
+        self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_SECONDS
+        limits = admission_limits(windows)
+        self._merger = WindowMerger(windows.sizes, windows.dimensions, decoder, windows.grace_s, limits)
+        self._exposition = Exposition(windows.dimensions, booleans)
+        self._counts: Counter[Count] = Counter()
+
+    @property
+    @override
+    def topics(self) -> tuple[str, ...]:
+        return ("windows",)
+
+    @property
+    @override
+    def since_s(self) -> float:
+        return self._since_s
+
+    @override
+    def take(self, record: Record) -> None:
+        written_s = time.time() if record.timestamp_ms is None else record.timestamp_ms / 1000
+        self._merger.take(record.key, record.value, written_s)
+
+    @override
+    def flush(self, now_s: float) -> None:
+        if closed := self._merger.advance(now_s):
+            self._exposition.show(closed.values())
+            for size, window in closed.items():
+                name = "ragweir_windows_revised_total" if window.revised else "ragweir_windows_shown_total"
+                self._counts[name, size] += 1
+
+    @override
+    def drain_metrics(self) -> Measurements:
+        counts, self._counts = self._counts, Counter()
+        for fate, number in self._merger.fates.items():
+            counts["ragweir_window_records_total", fate] = number
+        for size, number in self._merger.folded.items():
+            counts["ragweir_label_sets_folded_total", size] = number
+        self._merger.fates.clear()
+        self._merger.folded.clear()
+        return Measurements(counts, {("ragweir_open_window_bytes",): self._merger.held_bytes})
+
+    @override
+    def exposition(self) -> bytes:
+        return self._exposition.content

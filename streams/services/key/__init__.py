@@ -1,0 +1,1 @@
+"""The service `key`: it orders spans by trace, and writes clock marks."""
