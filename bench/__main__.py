@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator, Mapping
-
-from rich.table import Table
+from collections.abc import Mapping
 
 from bench import (
     aggregation,
@@ -65,34 +62,5 @@ TABLES: Mapping[str, Make] = {
 """All tables. Those that take long, or need people's labels, are printed only if they are named."""
 
 
-def _made(asked: Iterable[Make]) -> Iterator[Table]:
-    for make in asked:
-        made = make()
-        yield from [made] if isinstance(made, Table) else made
-
-
-def main() -> None:
-    """Print the machine, then the tables."""
-    names = (
-        " ".join([name, *(f"{key}={value}" for key, value in tables.options(make).items())])
-        for name, make in TABLES.items()
-    )
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description=__doc__,
-        epilog="\n".join(["tables, with the defaults of their options:", *names]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--markdown", action="store_true", help="print as in bench/RESULTS.md")
-    parser.add_argument("asked", nargs="*", metavar="TABLE [OPTION=VALUE ...]", help="only these tables")
-    given = parser.parse_args()
-    try:
-        asked = [*tables.asked(TABLES, given.asked)]
-    except (KeyError, ValueError) as error:
-        parser.error(f"there is no such table, option or value: {error}; --help names them")
-    print("Shared machines are noisy: compare within one run.")
-    tables.show(_made(asked or USUAL.values()), as_markdown=given.markdown)
-
-
 if __name__ == "__main__":
-    main()
+    tables.main(__doc__ or "", TABLES, USUAL)

@@ -23,6 +23,7 @@ from bench.interactions import interactions
 from bench.timing import microseconds
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark, SourceMark
 from ragweir.schemas.codec.json import decode, encode
+from ragweir.streams.playground.demo.services import environment
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.traces import otlp_requests, trace_ids
 from ragweir.streams.runtime.agent import Assignment
@@ -38,8 +39,9 @@ from ragweir.streams.traces.wire import heads, read, slices
 TRACES = 200
 RATE, SECONDS = 100, 30
 """Traces per second, and seconds, of the delay."""
-_BEGAN_MS = 1_764_000_000_000
-_PREFIX, _SOURCE = "bench.", "bench-otlp"
+BEGAN_MS = 1_764_000_000_000
+PREFIX, SOURCE = "bench.", "bench-otlp"
+PARTITIONS = 4
 _START_S = 60.0
 
 
@@ -57,13 +59,13 @@ def _span_records(traces: Sequence[Sequence[bytes]]) -> list[Record]:
     parts = [part for trace in traces for request in trace for part in slices(request)]
     return [
         Record(
-            f"{_PREFIX}spans",
+            f"{PREFIX}spans",
             0,
             offset,
             part.trace_id.encode(),
             part.value,
-            _BEGAN_MS,
-            ((HEADER_TIME, str(_BEGAN_MS + offset).encode()), (HEADER_SOURCE, f"{_SOURCE}/0/{offset}".encode())),
+            BEGAN_MS,
+            ((HEADER_TIME, str(BEGAN_MS + offset).encode()), (HEADER_SOURCE, f"{SOURCE}/0/{offset}".encode())),
         )
         for offset, part in enumerate(parts)
     ]
@@ -71,23 +73,23 @@ def _span_records(traces: Sequence[Sequence[bytes]]) -> list[Record]:
 
 def _mark(offset: int, time_ms: int) -> Record:
     mark = ClockMark(
-        sources={_SOURCE: 1}, marks=(SourceMark(topic=_SOURCE, partition=0, time_ms=time_ms, caught_up=True),)
+        sources={SOURCE: 1}, marks=(SourceMark(topic=SOURCE, partition=0, time_ms=time_ms, caught_up=True),)
     )
-    return Record(f"{_PREFIX}spans", 0, offset, None, mark.model_dump_json().encode(), _BEGAN_MS)
+    return Record(f"{PREFIX}spans", 0, offset, None, mark.model_dump_json().encode(), BEGAN_MS)
 
 
 def _join() -> JoinAgent:
     agent = JoinAgent(AssembleSettings(max_held_bytes=2**33, max_behind_bytes=2**33), 1024 * 1024)
-    agent.on_assigned(Assignment((f"{_PREFIX}spans", 0), None, 0, partitions=1))
+    agent.on_assigned(Assignment((f"{PREFIX}spans", 0), None, 0, partitions=1))
     return agent
 
 
 def _joined(records: Sequence[Record]) -> int:
     """Join the traces of all records; return the number of interactions."""
     agent, end = _join(), len(records)
-    outcomes = [agent.handle([_mark(end, _BEGAN_MS - 1)]), agent.handle(records)]
-    outcomes.append(agent.handle([_mark(end + 1, _BEGAN_MS + 3_600_000), _mark(end + 2, _BEGAN_MS + 3_600_001)]))
-    outcomes.append(agent.tick(_BEGAN_MS / 1_000 + 3_600, (), 10**9))
+    outcomes = [agent.handle([_mark(end, BEGAN_MS - 1)]), agent.handle(records)]
+    outcomes.append(agent.handle([_mark(end + 1, BEGAN_MS + 3_600_000), _mark(end + 2, BEGAN_MS + 3_600_001)]))
+    outcomes.append(agent.tick(BEGAN_MS / 1_000 + 3_600, (), 10**9))
     agent.on_commit()
     return sum(each.topic == "interactions" for outcome in outcomes for each in outcome.emissions)
 
@@ -144,7 +146,7 @@ def memory() -> Table:
         # The values are copied, as a runtime's batch is forgotten once it is handled.
         for record in records:
             agent.handle([_copy(record)])
-            agent.tick(_BEGAN_MS / 1_000, (), 1_000)
+            agent.tick(BEGAN_MS / 1_000, (), 1_000)
             agent.on_commit()
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -160,18 +162,10 @@ def _copy(record: Record) -> Record:
 def delay() -> Table:
     """Return the delay from the last span of a trace to its interaction, by the time at which the broker had them."""
     with local_kafka() as broker, ExitStack() as stack:
-        settings = load(
-            None,
-            {
-                "kafka": {"bootstrap_servers": broker.bootstrap},
-                "topics": {"prefix": _PREFIX, "partitions": 4},
-                "input": {"format": "otlp", "topic": _SOURCE},
-                "telemetry": {"port": 0},
-            },
-        )
+        settings = traced(broker.bootstrap)
         _create(settings)
-        for service in ("key", "join"):
-            stack.enter_context(_service(settings, service))
+        for name in ("key", "join"):
+            stack.enter_context(service(settings, name))
         # The first traces wait until the services are ready.
         _sent(settings, RATE, "first")
         _interactions(settings, RATE)
@@ -190,6 +184,19 @@ def delay() -> Table:
     return result
 
 
+def traced(bootstrap: str) -> Settings:
+    """Return settings by which key and join read traces."""
+    return load(
+        None,
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "topics": {"prefix": PREFIX, "partitions": PARTITIONS},
+            "input": {"format": "otlp", "topic": SOURCE},
+            "telemetry": {"port": 0},
+        },
+    )
+
+
 def _create(settings: Settings) -> None:
     """Create the topics; the brokers set the times of the source and of the interactions."""
     create_topics(settings)
@@ -197,13 +204,13 @@ def _create(settings: Settings) -> None:
     admin, _ = connected_admin(settings)
     resource = ConfigResource(
         ResourceType.TOPIC,
-        f"{_PREFIX}interactions",
+        f"{PREFIX}interactions",
         incremental_configs=[
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
         ],
     )
     futures = [
-        *admin.create_topics([NewTopic(_SOURCE, 4, 1, config=config)]).values(),
+        *admin.create_topics([NewTopic(SOURCE, PARTITIONS, 1, config=config)]).values(),
         *admin.incremental_alter_configs([resource]).values(),
     ]
     for future in futures:
@@ -211,24 +218,17 @@ def _create(settings: Settings) -> None:
 
 
 @contextmanager
-def _service(settings: Settings, name: str) -> Iterator[None]:
-    """Run one worker for the length of a `with` block."""
-    variables = {
-        "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
-        "RAGWEIR_TOPICS__PREFIX": _PREFIX,
-        "RAGWEIR_INPUT__FORMAT": "otlp",
-        "RAGWEIR_INPUT__TOPIC": _SOURCE,
-        "RAGWEIR_TELEMETRY__PORT": "0",
-    }
+def service(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one worker for the length of a `with` block, which gets its process."""
     process = subprocess.Popen(
         own_command(name, "--slot", "0"),
-        env={**os.environ, **variables},
+        env=os.environ | environment(settings),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()
@@ -250,7 +250,7 @@ def _sent(settings: Settings, count: int, name: str) -> dict[str, int]:
         asked = decode(value).model_copy(update={"event_id": f"{name}-{number}"})
         trace, _ = trace_ids(asked)
         for request in otlp_requests(asked):
-            producer.produce(_SOURCE, request, on_delivery=delivered(trace))
+            producer.produce(SOURCE, request, on_delivery=delivered(trace))
         due += 1 / RATE
         producer.poll(max(0.0, due - time.monotonic()))
         time.sleep(max(0.0, due - time.monotonic()))
@@ -261,7 +261,7 @@ def _sent(settings: Settings, count: int, name: str) -> dict[str, int]:
 def _interactions(settings: Settings, count: int) -> dict[str, int]:
     """Return the times at which the interactions arrived, by trace."""
     consumer = build(Consumer, reader_properties(settings) | {"isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(f"{_PREFIX}interactions", partition, 0) for partition in range(4)])
+    consumer.assign([TopicPartition(f"{PREFIX}interactions", partition, 0) for partition in range(PARTITIONS)])
     made: dict[str, int] = {}
     until = time.monotonic() + _START_S
     while len(made) < count and time.monotonic() < until:

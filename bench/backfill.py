@@ -14,10 +14,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
+import psutil
 from rich.table import Table
 
 from bench.interactions import interactions
@@ -59,43 +61,22 @@ class _Memory:
     """The largest memory of this process's descendants together, sampled every second, in MiB."""
 
     def __init__(self, root: int) -> None:
-        self._root, self._stopped = root, threading.Event()
+        self._root, self._stopped = psutil.Process(root), threading.Event()
         self.most = 0.0
         self._thread = threading.Thread(target=self._sample)
         self._thread.start()
 
     def _sample(self) -> None:
         while not self._stopped.wait(_SAMPLE_SECONDS):
-            self.most = max(self.most, sum(map(_resident, _descendants(self._root))))
+            with suppress(psutil.NoSuchProcess):  # One has ended meanwhile.
+                processes = [self._root, *self._root.children(recursive=True)]
+                self.most = max(self.most, sum(each.memory_info().rss for each in processes) / 2**20)
 
     def stop(self) -> float:
         """Stop sampling and return the maximum."""
         self._stopped.set()
         self._thread.join()
         return self.most
-
-
-def _descendants(root: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents.setdefault(int(status.read_text().rpartition(")")[2].split()[1]), []).append(
-                int(status.parent.name)
-            )
-        except OSError:  # It has ended.
-            continue
-    found = [root]
-    for each in found:
-        found += parents.get(each, [])
-    return found
-
-
-def _resident(process: int) -> float:
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * resource.getpagesize() / 2**20
 
 
 def _replay(bootstrap: str, folder: Path, workers: int) -> tuple[float, float, float]:

@@ -6,9 +6,8 @@ that can be reused are reused, and nothing is downloaded. Loops on Kafka are in 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -159,24 +158,6 @@ def table() -> Table:
     return result
 
 
-def _tables(chosen: argparse.Namespace) -> Iterator[Table]:
-    if chosen.only != "kafka":
-        yield table()
-    if chosen.only != "scores":
-        yield peers_kafka.table(chosen.events, chosen.rounds, chosen.loops)
-
-
-def main() -> None:
-    """Print the machine, and the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("scores", "kafka"), help="print only one of the two tables")
-    parser.add_argument("--events", type=int, default=peers_kafka.EVENTS, help="events of null work on Kafka")
-    parser.add_argument("--rounds", type=int, default=peers_kafka.ROUNDS, help="rounds of all loops on Kafka")
-    parser.add_argument("--loops", default="", help="run only loops whose name contains this, and ragweir's")
-    parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
-    chosen = parser.parse_args()
-    tables.show(_tables(chosen), as_markdown=chosen.markdown)
-
-
 if __name__ == "__main__":
-    main()
+    makes = {"scores": table, "loops": peers_kafka.table}
+    tables.main(__doc__ or "", makes, makes)

@@ -5,41 +5,35 @@ The topics are written as a worker would have left them, which took an hour; the
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from rich.table import Table
 
-from bench.assemble import requests
+from bench.assemble import BEGAN_MS, PARTITIONS, PREFIX, SOURCE, requests, service, traced
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties
 from ragweir.streams.runtime.kafka.topics import create_topics
-from ragweir.streams.runtime.processes.supervisor import own_command
 from ragweir.streams.services.join.clock import SourceClock, read_mark
 from ragweir.streams.services.join.emitted import EmittedTrace
 from ragweir.streams.services.join.ledger import Closing, Ledger, Position
-from ragweir.streams.settings import Settings, load
+from ragweir.streams.settings import Settings
 from ragweir.streams.traces.wire import slices
 
-_PARTITIONS = 4
 _PER_SECOND, _REMEMBERED_S, _OPEN_S = 1_000, 3_600, 8
 """Traces per second over all partitions, and the seconds of them that are remembered and open."""
 _DISTINCT = 100
 """Number of different traces, which the open ones repeat under ids of their own."""
-_PREFIX, _SOURCE = "bench.", "bench-otlp"
-_BEGAN_MS = 1_764_000_000_000
-_ENDED_MS = _BEGAN_MS + 1_000 * _REMEMBERED_S
+_ENDED_MS = BEGAN_MS + 1_000 * _REMEMBERED_S
 _WAIT_S = 300.0
 
 
 def _mark(time_ms: int) -> bytes:
-    mark = SourceMark(topic=_SOURCE, partition=0, time_ms=time_ms, caught_up=True)
-    return ClockMark(sources={_SOURCE: 1}, marks=(mark,)).model_dump_json().encode()
+    mark = SourceMark(topic=SOURCE, partition=0, time_ms=time_ms, caught_up=True)
+    return ClockMark(sources={SOURCE: 1}, marks=(mark,)).model_dump_json().encode()
 
 
 def _trace_id(partition: int, second: int, number: int) -> bytes:
@@ -49,7 +43,7 @@ def _trace_id(partition: int, second: int, number: int) -> bytes:
 def _open_traces(partition: int) -> list[tuple[bytes, bytes]]:
     """Return the keys and values of the spans of the open traces of a partition."""
     parts = [[part for request in trace for part in slices(request)] for trace in requests(_DISTINCT)]
-    ids = [_trace_id(partition, _REMEMBERED_S, number) for number in range(_OPEN_S * _PER_SECOND // _PARTITIONS)]
+    ids = [_trace_id(partition, _REMEMBERED_S, number) for number in range(_OPEN_S * _PER_SECOND // PARTITIONS)]
     return [
         (own.hex().encode(), part.value.replace(bytes.fromhex(part.trace_id), own))
         for number, own in enumerate(ids)
@@ -59,7 +53,7 @@ def _open_traces(partition: int) -> list[tuple[bytes, bytes]]:
 
 def _write(producer: Producer, partition: int) -> tuple[int, int]:
     """Write both topics of a partition; return the offset to commit, and the number of open traces."""
-    spans, assembly = f"{_PREFIX}spans", f"{_PREFIX}assembly"
+    spans, assembly = f"{PREFIX}spans", f"{PREFIX}assembly"
     producer.produce(spans, _mark(_ENDED_MS), partition=partition)
     opened = _open_traces(partition)
     for key, value in opened:
@@ -68,14 +62,14 @@ def _write(producer: Producer, partition: int) -> tuple[int, int]:
         producer.poll(0)
     producer.produce(spans, _mark(_ENDED_MS + 60_000), partition=partition)
     producer.flush(_WAIT_S)
-    ledger, per_second = Ledger(0), _PER_SECOND // _PARTITIONS
+    ledger, per_second = Ledger(0), _PER_SECOND // PARTITIONS
     for second in range(_REMEMBERED_S):
-        time_ms = _BEGAN_MS + 1_000 * second
+        time_ms = BEGAN_MS + 1_000 * second
         packed = EmittedTrace(time_ms, (bytes(8),)).packed
         closings = [Closing(_trace_id(partition, second, number), 1, packed) for number in range(per_second)]
         clock = SourceClock().after(read_mark(_mark(time_ms)))
         following = 1 if second < _REMEMBERED_S - 1 else 1 + len(opened)
-        position = Position(following, 1, _BEGAN_MS, clock, (second + 1) * per_second, 0)
+        position = Position(following, 1, BEGAN_MS, clock, (second + 1) * per_second, 0)
         producer.produce(assembly, ledger.entry(position, closings), str(partition).encode(), partition)
         ledger.commit()
         producer.poll(0)
@@ -86,19 +80,13 @@ def _write(producer: Producer, partition: int) -> tuple[int, int]:
 def table() -> Table:
     """Return the time of a restart, and the memory that it takes."""
     with local_kafka() as broker:
-        settings = load(
-            None,
-            {
-                "kafka": {"bootstrap_servers": broker.bootstrap},
-                "topics": {"prefix": _PREFIX, "partitions": _PARTITIONS},
-            },
-        )
+        settings = traced(broker.bootstrap)
         create_topics(settings)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "log_level": 0})
-        written = {partition: _write(producer, partition) for partition in range(_PARTITIONS)}
-        group = Identity("join", 0, _PREFIX).group
+        written = {partition: _write(producer, partition) for partition in range(PARTITIONS)}
+        group = Identity("join", 0, PREFIX).group
         consumer = build(Consumer, reader_properties(settings) | {"group.id": group})
-        offsets = [TopicPartition(f"{_PREFIX}spans", partition, at) for partition, (at, _) in written.items()]
+        offsets = [TopicPartition(f"{PREFIX}spans", partition, at) for partition, (at, _) in written.items()]
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()
         first_s, last_s, peak_mb = _measured(settings, sum(traces for _, traces in written.values()))
@@ -115,16 +103,9 @@ def table() -> Table:
 def _measured(settings: Settings, count: int) -> tuple[float, float, float]:
     """Start join, and return the times of the first and the last interaction, and the worker's peak memory."""
     consumer = build(Consumer, reader_properties(settings))
-    consumer.assign([TopicPartition(f"{_PREFIX}interactions", partition, 0) for partition in range(_PARTITIONS)])
+    consumer.assign([TopicPartition(f"{PREFIX}interactions", partition, 0) for partition in range(PARTITIONS)])
     began, first_s, seen = time.monotonic(), 0.0, 0
-    variables = {
-        "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
-        "RAGWEIR_TOPICS__PREFIX": _PREFIX,
-        "RAGWEIR_INPUT__FORMAT": "otlp",
-        "RAGWEIR_TELEMETRY__PORT": "0",
-    }
-    worker = subprocess.Popen(own_command("join", "--slot", "0"), env={**os.environ, **variables})
-    try:
+    with closing(consumer), service(settings, "join") as worker:
         while seen < count:
             if time.monotonic() - began > _WAIT_S:
                 raise SystemExit(f"{seen} of {count} interactions after {_WAIT_S:.0f} s")
@@ -133,8 +114,4 @@ def _measured(settings: Settings, count: int) -> tuple[float, float, float]:
         last_s = time.monotonic() - began
         status = Path(f"/proc/{worker.pid}/status").read_text(encoding="utf-8")
         peak_kb = next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]
-    finally:
-        consumer.close()
-        worker.send_signal(signal.SIGTERM)
-        worker.wait()
     return first_s, last_s, int(peak_kb) / 1024

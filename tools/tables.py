@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -94,12 +95,33 @@ def markdown(table: Table) -> str:
     return "\n".join([*title, *lines, *caption])
 
 
-def show(tables: Iterable[Table], *, as_markdown: bool) -> None:
-    """Print the machine, then each table as soon as it is made."""
+def main(about: str, makes: Mapping[str, Make], usual: Collection[str]) -> None:
+    """Print the machine, then each table of a command line as soon as it is made.
+
+    Args:
+        about: the description of the command.
+        makes: the functions that make tables, by name.
+        usual: the names of those that are printed if none is asked for.
+    """
+    names = (" ".join([name, *(f"{key}={value}" for key, value in options(makes[name]).items())]) for name in makes)
+    parser = argparse.ArgumentParser(
+        description=about,
+        epilog="\n".join(["tables, with the defaults of their options:", *names]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--markdown", action="store_true", help="print as in bench/RESULTS.md")
+    parser.add_argument("tables", nargs="*", metavar="TABLE [OPTION=VALUE ...]", help="only these tables")
+    given = parser.parse_args()
+    try:
+        chosen = [*asked(makes, given.tables or usual)]
+    except (KeyError, ValueError) as error:
+        parser.error(f"there is no such table, option or value: {error}; --help names them")
     console = Console(width=150)
-    console.print(machine(), highlight=False, soft_wrap=True)
-    for table in tables:
-        if as_markdown:
-            print(f"\n{markdown(table)}")
-        else:
-            console.print(table)
+    console.print(f"{machine()} Shared machines are noisy: compare within one run.", highlight=False, soft_wrap=True)
+    for make in chosen:
+        made = make()
+        for table in [made] if isinstance(made, Table) else made:
+            if given.markdown:
+                print(f"\n{markdown(table)}")
+            else:
+                console.print(table)

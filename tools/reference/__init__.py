@@ -6,18 +6,18 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.reference import acls, alerts, commands, metrics, records, settings, telemetry, topics
+from tools.reference import acls, commands, metrics, records, settings, single_tables
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 PAGES: dict[str, Callable[[], str]] = {
     "metrics": metrics.page,
     "settings": settings.page,
-    "telemetry": telemetry.page,
-    "topics": topics.page,
+    "telemetry": single_tables.telemetry,
+    "topics": single_tables.topics,
     "records": records.page,
     "commands": commands.page,
-    "alerts": alerts.page,
+    "alerts": single_tables.alerts,
 }
 """The generated part of each page, by the page's name."""
 

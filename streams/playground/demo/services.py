@@ -150,8 +150,9 @@ def environment(settings: Settings) -> dict[str, str]:
     '{"rubric": 0.25}'
     """
     groups = settings.model_dump(mode="json", exclude_defaults=True)
-    values = {"slo": groups.pop("slo")}
-    values |= {f"{group}__{name}": value for group, content in groups.items() for name, value in content.items()}
+    values: dict[str, object] = {}
+    for group, content in groups.items():
+        values |= {f"{group}__{key}": each for key, each in content.items()} if group != "slo" else {group: content}
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
     return {f"RAGWEIR_{name.upper()}": text for name, text in texts.items()}
 
