@@ -31,7 +31,8 @@ from ragweir.streams.runtime.processes import supervisor
 from ragweir.streams.services.aggregate import agent as aggregate
 from ragweir.streams.services.evaluate import agent as evaluate
 from ragweir.streams.commands import main, services
-from ragweir.streams.runtime.loop import canary, canary_client, kafka, transactions
+from ragweir.streams.runtime.loop import kafka_runtime, transactions
+from ragweir.streams.runtime.protection import canary, canary_client
 
 canary.CPU_SECONDS = 1
 canary_client.TRIAL_SECONDS = 10.0
@@ -78,7 +79,7 @@ def wrapped(read, at):
 evaluate.EvaluateAgent.read = wrapped(evaluate.EvaluateAgent.read, 1)
 aggregate._evaluation = wrapped(aggregate._evaluation, 0)
 
-class Dying(kafka.Transactions):
+class Dying(kafka_runtime.Transactions):
     def write(self, emissions):
         windows = any(b"progress" not in (emission.key or b"") for emission in emissions)
         if windows and os.environ.get("DIES"):  # With a batch handled, and its transaction not begun.
@@ -92,7 +93,7 @@ class Dying(kafka.Transactions):
                 os.kill(int(file.read()), signal.SIGSTOP)
         super().commit(*groups)
 
-kafka.Transactions = Dying
+kafka_runtime.Transactions = Dying
 main()
 """
 

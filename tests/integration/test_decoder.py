@@ -44,12 +44,12 @@ import os, signal, sys
 from arrays import ArrayDecoder
 from ragweir.streams.services.evaluate import agent as evaluate
 from ragweir.streams.commands import main
-from ragweir.streams.runtime.loop import kafka
+from ragweir.streams.runtime.loop import kafka_runtime
 
 dies = sys.argv.pop(1) == "dies"
 evaluate.JsonDecoder = lambda *_: ArrayDecoder()
 
-class Dying(kafka.Transactions):
+class Dying(kafka_runtime.Transactions):
     writes = False
 
     def write(self, emissions):
@@ -62,7 +62,7 @@ class Dying(kafka.Transactions):
             os.kill(os.getpid(), signal.SIGKILL)
         super()._retry(step)
 
-kafka.Transactions = Dying
+kafka_runtime.Transactions = Dying
 main()
 """
 
@@ -337,10 +337,10 @@ def test_an_evaluation_tells_which_event_of_which_record_it_was_made_of() -> Non
     told = [
         event[:3]
         for each in own.handle([one]).emissions
-        for event in own.origins(Record("e", 0, 0, None, each.value, 0))
+        for event in own.recovery.origins(Record("e", 0, 0, None, each.value, 0))
     ]
     assert told == [(PLACE, (7, 0), "a"), (PLACE, (7, 2), "b")]
-    assert list(own.identities(one)) == [((7, 0), "a"), ((7, 2), "b")]
+    assert list(own.recovery.identities(one)) == [((7, 0), "a"), ((7, 2), "b")]
 
 
 # The runtimes.

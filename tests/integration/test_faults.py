@@ -33,7 +33,7 @@ _SEVERAL = 1_000
 HURT = """
 import os, signal, sys
 from ragweir.streams.commands import main
-from ragweir.streams.runtime.loop import kafka
+from ragweir.streams.runtime.loop import kafka_runtime
 
 moment, how = sys.argv.pop(1), signal.Signals[sys.argv.pop(1)]
 armed = True
@@ -44,7 +44,7 @@ def hurt():
         armed = False
         os.kill(os.getpid(), how)
 
-class HurtTransactions(kafka.Transactions):
+class HurtTransactions(kafka_runtime.Transactions):
     writes = batches = 0
 
     def write(self, emissions):
@@ -67,14 +67,14 @@ class HurtTransactions(kafka.Transactions):
             hurt()
         super()._retry(step)
 
-class HurtReader(kafka.BatchReader):
+class HurtReader(kafka_runtime.BatchReader):
     def revoke(self, partitions):
         if moment == "revoked":
             hurt()
         super().revoke(partitions)
 
-kafka.Transactions = HurtTransactions
-kafka.BatchReader = HurtReader
+kafka_runtime.Transactions = HurtTransactions
+kafka_runtime.BatchReader = HurtReader
 main()
 """
 

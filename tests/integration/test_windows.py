@@ -47,7 +47,7 @@ SETTINGS = {
 Start = Callable[..., Service]
 OLDER_AT_FIRST = """
 from ragweir.streams.commands import main
-from ragweir.streams.runtime.loop import offsets
+from ragweir.streams.runtime.recovery import offsets
 
 asked, older = offsets.ask_until_answered, [30, 10]
 

@@ -12,11 +12,15 @@ from ragweir.streams.runtime.records import Record
 CANARY = """
 import sys
 from pathlib import Path
-from ragweir.streams.runtime.loop import canary
+from ragweir.streams.runtime.agent_parts import Preparation
+from ragweir.streams.runtime.protection import canary
 
-class Agent:
+class Waits(Preparation):
     def waiting(self, records):
         return [] if Path(sys.argv[1]).exists() else records
+
+class Agent:
+    preparation = Waits()
 
     def handle(self, records):
         if records[0].value == b"poison":
