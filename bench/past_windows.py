@@ -27,7 +27,7 @@ from ragweir.streams.analysis.backfill.windows import of_records
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.aggregate.window_times import start_of
 from ragweir.streams.services.shared.dimensions import admission_limits
-from ragweir.streams.services.shared.from_settings import totals
+from ragweir.streams.services.shared.from_settings import aggregator
 from ragweir.streams.settings import Settings, WindowSettings
 
 _BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -93,7 +93,7 @@ def by_records(own: Iterable[Record], settings: Settings) -> Iterator[bytes]:
 
 def by_models(own: Iterable[Record], settings: Settings) -> Iterator[bytes]:
     """Yield the same, with models for what is read and what is written, and each size merged from the base windows."""
-    decoder = totals(settings).decoder()
+    decoder = aggregator(settings).decoder()
     latest = {record.key: record.value for record in own}
     bases: defaultdict[datetime, dict[Labels, WindowAggregate]] = defaultdict(dict)
     for value in latest.values():

@@ -17,9 +17,9 @@ from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties
 from ragweir.streams.runtime.kafka.topics import create_topics
-from ragweir.streams.services.join.clock import SourceClock, read_mark
+from ragweir.streams.services.join.clock import JoinClock, read_mark
 from ragweir.streams.services.join.emitted import EmittedTrace
-from ragweir.streams.services.join.ledger import Closing, Ledger, Position
+from ragweir.streams.services.join.ledger import ClosedTrace, LedgerWriter, Position
 from ragweir.streams.settings import Settings
 from ragweir.streams.traces.wire import slices
 
@@ -62,12 +62,12 @@ def _write(producer: Producer, partition: int) -> tuple[int, int]:
         producer.poll(0)
     producer.produce(spans, _mark(_ENDED_MS + 60_000), partition=partition)
     producer.flush(_WAIT_S)
-    ledger, per_second = Ledger(0), _PER_SECOND // PARTITIONS
+    ledger, per_second = LedgerWriter(0), _PER_SECOND // PARTITIONS
     for second in range(_REMEMBERED_S):
         time_ms = BEGAN_MS + 1_000 * second
         packed = EmittedTrace(time_ms, (bytes(8),)).packed
-        closings = [Closing(_trace_id(partition, second, number), 1, packed) for number in range(per_second)]
-        clock = SourceClock().after(read_mark(_mark(time_ms)))
+        closings = [ClosedTrace(_trace_id(partition, second, number), 1, packed) for number in range(per_second)]
+        clock = JoinClock().after(read_mark(_mark(time_ms)))
         following = 1 if second < _REMEMBERED_S - 1 else 1 + len(opened)
         position = Position(following, 1, BEGAN_MS, clock, (second + 1) * per_second, 0)
         producer.produce(assembly, ledger.entry(position, closings), str(partition).encode(), partition)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import NO_EVENTS, SCALE, Chance, Weights
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-SUBJECT = Subject("rubric")
+SUBJECT = EstimatedMetric("rubric")
 _BATCH = 1_000_000
 """Events with scores that are drawn at a time."""
 

@@ -33,7 +33,7 @@ from ragweir.streams.runtime.recovery.offset_recovery import OffsetRecovery
 from ragweir.streams.runtime.recovery.offsets import OffsetTracker
 from ragweir.streams.services.aggregate import agent as aggregate
 from ragweir.streams.services.evaluate.control_log import ControlLog
-from ragweir.streams.services.join.clock import SourceClock
+from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.emitted import EmittedTraces
 from ragweir.streams.services.join.ledger import Position
 from ragweir.streams.services.join.partition import PartitionAssembly
@@ -220,13 +220,13 @@ def forgotten_ids() -> None:
 
 def greatest_clock() -> None:
     """Let the clock of join follow the source partition that was read farthest."""
-    after = SourceClock.after
+    after = JoinClock.after
 
-    def broken(self: SourceClock, mark: ClockMark) -> SourceClock:
+    def broken(self: JoinClock, mark: ClockMark) -> JoinClock:
         clock = after(self, mark)
         return replace(clock, time_ms=max([clock.time_ms, *(each.time_ms for each in clock.marks)]))
 
-    _break(SourceClock, "after", broken)
+    _break(JoinClock, "after", broken)
 
 
 def newest_row() -> None:

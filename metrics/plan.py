@@ -65,7 +65,7 @@ def _lack(event: Interaction, need: str) -> Lack:
         return str(unavailable)
 
 
-class _Run(NamedTuple):
+class _MetricRun(NamedTuple):
     """Metrics that are computed one after the other, with no null of the plan between them; all or none are labels."""
 
     nulls: dict[str, str]
@@ -89,7 +89,7 @@ class Plan:
         self._scores: dict[str, float | None] = {}
         self._categories: dict[str, str | None] = {}
         self._digits: dict[str, int] = {}
-        self._runs: list[_Run] = []
+        self._runs: list[_MetricRun] = []
         nulls: dict[str, str] = {}
         for metric in metrics:
             name, is_category = metric.name, metric.unit == "category"
@@ -101,7 +101,7 @@ class Plan:
             else:
                 digits = self._digits[name] = 3 if metric.unit == "ms" else 6
                 if nulls or not self._runs or self._runs[-1].is_category != is_category:
-                    self._runs.append(_Run(nulls, is_category, []))
+                    self._runs.append(_MetricRun(nulls, is_category, []))
                     nulls = {}
                 self._runs[-1].steps.append((name, metric.compute, 10.0**digits))
         self._last = nulls

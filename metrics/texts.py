@@ -22,7 +22,7 @@ class TextLimits:
     max_event_tokens: int = 60_000
 
 
-class Texts:
+class TokenisedTexts:
     """The texts of an interaction, tokenised on first access.
 
     Each has at most `max_tokens` tokens, and all together `max_event_tokens`: query and response come first, then the

@@ -9,7 +9,7 @@ from typing import Any
 from ragweir.metrics.counts import Counts
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.text.text import Text
-from ragweir.metrics.texts import TextLimits, Texts
+from ragweir.metrics.texts import TextLimits, TokenisedTexts
 from ragweir.metrics.unavailable import Unavailable, absent_contents, guard_fields, unavailable_fields
 from ragweir.metrics.values import leaves
 from ragweir.schemas.interaction import Interaction
@@ -59,7 +59,7 @@ class View:
         self.is_guarded = self.interaction is not interaction
         """True if a field of the event is unavailable."""
         self.limits = limits
-        self.texts = Texts(self.interaction, limits)
+        self.texts = TokenisedTexts(self.interaction, limits)
         """The texts, of which `query`, `response`, `expected` and `contexts` are shortcuts."""
         self._counting = reference if self.is_guarded else counting
         self._contexts = len(interaction.contexts or ())

@@ -7,7 +7,7 @@
     ├── PermanentError        an operator has to act; neither waiting nor a restart helps
     │   ├── UnreadableFile    a file of events cannot be read, or not to its end
     │   ├── StateError        an agent's stored state does not match the committed offset
-    │   ├── RegistryRefused   the Schema Registry does not let ragweir read, or there is none at the address
+    │   ├── RegistryUnusable  the Schema Registry does not let ragweir read, or there is none at the address
     │   ├── LocalServerError  Kafka, Prometheus or Alertmanager cannot be installed or started on this machine
     │   │   └── NotInstalled  a program is not on this machine, which has nothing to fetch it with
     │   └── DemoError         the demo cannot continue
@@ -96,7 +96,7 @@ class StateError(PermanentError):
     """An agent's stored state does not match the committed offset; the message says what to do."""
 
 
-class RegistryRefused(PermanentError):
+class RegistryUnusable(PermanentError):
     """The Schema Registry does not let ragweir read, or there is none at the address."""
 
 

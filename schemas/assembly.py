@@ -14,11 +14,11 @@ CLOCK_KEY = b"clock"
 """Key of a tombstone in `assembly`, which is no entry: its delivery report has the brokers' time."""
 
 
-class _Record(BaseModel):
+class _AssemblyRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class SourceMark(_Record):
+class SourceMark(_AssemblyRecord):
     """The progress of `key` in one partition of a source."""
 
     topic: str
@@ -31,7 +31,7 @@ class SourceMark(_Record):
     """True if the partition was read to its end at that time."""
 
 
-class ClockMark(_Record):
+class ClockMark(_AssemblyRecord):
     """A mark in a partition of `spans`, which has no key: the progress of one worker of `key`.
 
     A worker begins with one of no partition, which counts for nothing: its delivery report has the brokers' time.
@@ -43,7 +43,7 @@ class ClockMark(_Record):
     """The partitions that the worker holds."""
 
 
-class AssemblyEntry(_Record):
+class AssemblyEntry(_AssemblyRecord):
     """An entry of the ledger: the state of `join` on one partition of `spans` after a transaction."""
 
     committed: int

@@ -69,7 +69,7 @@ class ScoreNames:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Origin:
+class DimensionFields:
     """The fields of an evaluation that dimensions can name."""
 
     application: str | None
@@ -99,7 +99,7 @@ class ScoreRow(NamedTuple):
     time_us: int
     """Event time in microseconds since 1970."""
     judged: bool
-    origin: Origin
+    origin: DimensionFields
     outcomes: Outcomes
     values: bytes
     """The scores as little-endian doubles, NaN for null."""
@@ -184,7 +184,7 @@ class RowReader:
 
     def __init__(self) -> None:
         self._names: dict[bytes, ScoreNames] = {}
-        self._origins: _Cache[Origin] = _Cache()
+        self._origins: _Cache[DimensionFields] = _Cache()
         self._outcomes: _Cache[Outcomes] = _Cache()
 
     def of(self, evaluation: Evaluation) -> ScoreRow:
@@ -233,7 +233,7 @@ def row_of(evaluation: Evaluation | EvaluationRecord) -> ScoreRow:
         names,
         (evaluation.event_time - _EPOCH) // _MICROSECOND,
         evaluation.stage == "judged",
-        Origin(
+        DimensionFields(
             evaluation.application,
             evaluation.tenant,
             evaluation.environment,
@@ -277,7 +277,7 @@ def infinite(rows: Sequence[ScoreRow | None]) -> list[int]:
     return found
 
 
-def _origin(text: bytes) -> Origin:
+def _origin(text: bytes) -> DimensionFields:
     """Return the fields of a row's text.
 
     Raises:
@@ -291,7 +291,7 @@ def _origin(text: bytes) -> Origin:
             and isinstance(labels, dict)
             and all(isinstance(each, str) for each in labels.values())
         ):
-            return Origin(application, tenant, environment, version, model, question_id, labels)
+            return DimensionFields(application, tenant, environment, version, model, question_id, labels)
     raise ValueError("not the fields of an evaluation")
 
 

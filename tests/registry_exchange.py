@@ -12,7 +12,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from ragweir.errors import RegistryRefused
+from ragweir.errors import RegistryUnusable
 from ragweir.schemas.registry.schema import Schema
 from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.settings import RegistrySettings
@@ -33,7 +33,7 @@ def found(ask: Callable[[], Any]) -> Any:
     """Return what a call returns, or the name of the kind of its error."""
     try:
         return ask()
-    except (SchemaNotFound, RegistryRefused) as error:
+    except (SchemaNotFound, RegistryUnusable) as error:
         return type(error).__name__
 
 

@@ -89,7 +89,7 @@ impl Kernel {
 
     /// Returns the counts of one event as a tuple in the order of `NAMES`.
     ///
-    /// `places` are the places of the passages in `contexts`. The limits are those of `ragweir.metrics.texts.Texts`.
+    /// `places` are the places of the passages in `contexts`. The limits are those of `ragweir.metrics.texts.TokenisedTexts`.
     ///
     /// Raises:
     ///     UnicodeEncodeError: if a text has a lone surrogate.

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ragweir.metrics.aggregation.columns import add_values
-from ragweir.metrics.aggregation.estimate import Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric, estimate_name
 from ragweir.metrics.aggregation.selection import NO_EVENTS, Chance, Weights
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
@@ -35,16 +35,16 @@ class Aggregator:
         self._free = frozenset(name for name, metric in catalogue.metrics.items() if metric.cost == "free")
         self.suites = {name: metric.group for name, metric in catalogue.metrics.items() if metric.cost != "free"}
         """Suites of the judged metrics."""
-        self._estimated: dict[str, Subject] = {}
-        self._categories: dict[str, tuple[Subject, Mapping[str, str]]] = {}
+        self._estimated: dict[str, EstimatedMetric] = {}
+        self._categories: dict[str, tuple[EstimatedMetric, Mapping[str, str]]] = {}
         """Names of the estimates of the labels' shares by label, for each judged category."""
         for name, metric in catalogue.metrics.items():
             low, high = metric.bounds
             if metric.unit == "category" and metric.cost != "free":
                 labels = {label: estimate_name(name, label) for label in metric.labels}
-                self._categories[name] = Subject(metric.group), labels
+                self._categories[name] = EstimatedMetric(metric.group), labels
             elif metric.cost != "free" and low is not None and high is not None:
-                self._estimated[name] = Subject(metric.group, low, high)
+                self._estimated[name] = EstimatedMetric(metric.group, low, high)
 
     def decoder(self) -> WindowDecoder:
         """Return a decoder of windows; the scheme of a metric that it meets first is then used for events as well."""
@@ -135,13 +135,13 @@ class Aggregator:
                     _add_to_estimate(own, share, subject, known, row.outcomes, suites[subject.suite], name)
 
 
-_NO_CATEGORY: tuple[Subject, Mapping[str, str]] = Subject(""), {}
+_NO_CATEGORY: tuple[EstimatedMetric, Mapping[str, str]] = EstimatedMetric(""), {}
 
 
 def _add_to_estimate(
     own: WindowAggregate,
     name: str,
-    subject: Subject,
+    subject: EstimatedMetric,
     value: float | None,
     outcomes: Outcomes,
     suite: _Suite,

@@ -34,7 +34,7 @@ _SEPARATOR = "="
 """Separates category and label; no metric's name has it."""
 
 
-class Subject(NamedTuple):
+class EstimatedMetric(NamedTuple):
     """The suite of the estimated metric, and the bounds of its values."""
 
     suite: str
@@ -67,7 +67,7 @@ class Estimate:
 
     Eight events that a rule selected have the score 0.2. Twelve with p = 0.05 have 0.9 and represent 240:
 
-    >>> estimate = Estimate(Subject("rubric"))
+    >>> estimate = Estimate(EstimatedMetric("rubric"))
     >>> for score, probability in 8 * [(0.2, 1.0)] + 12 * [(0.9, 0.05)]:
     ...     estimate.add(score, probability)
     >>> decisions = {"selected": 20, "judged": 20, "not_selected": 230}
@@ -76,7 +76,7 @@ class Estimate:
     (0.8776, 0.673091, 0.898238, ())
     """
 
-    subject: Subject
+    subject: EstimatedMetric
     count: int = 0
     drawn: int = 0
     weight: int = 0
@@ -266,7 +266,7 @@ def to_record(estimate: Estimate, result: EstimateResult | None) -> dict[str, An
 def from_record(record: EstimateSums | EstimateRecord, low: float, high: float) -> Estimate:
     """Return the estimate of a record, for a metric with these bounds.
 
-    >>> estimate = Estimate(Subject("rubric", 0.0, 100.0))
+    >>> estimate = Estimate(EstimatedMetric("rubric", 0.0, 100.0))
     >>> estimate.add(37.5, 0.02)
     >>> from_record(EstimateSums.model_validate(to_record(estimate, None)), 0.0, 100.0) == estimate
     True
@@ -275,7 +275,7 @@ def from_record(record: EstimateSums | EstimateRecord, low: float, high: float) 
         ValueError: if the sums are inconsistent.
     """
     sums = {name: decode_sum(getattr(record, name), SCALE) for name in _SUMS}
-    subject = Subject(record.suite, low, high)
+    subject = EstimatedMetric(record.suite, low, high)
     estimate = Estimate(subject, record.count, record.drawn, **sums, undefined=from_sums(record.undefined))
     if not estimate.answered.is_possible:
         raise ValueError("an estimate whose sums do not fit together")

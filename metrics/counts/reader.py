@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragweir.metrics.texts import Texts
+from ragweir.metrics.texts import TokenisedTexts
 
 
 class Reader:
@@ -11,5 +11,5 @@ class Reader:
     Reading one raises `ragweir.metrics.unavailable.Unavailable` if it needs a text that is not there.
     """
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: TokenisedTexts) -> None:
         self.texts = texts

@@ -188,7 +188,7 @@ def _has_plausible_times(event: Interaction) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _FieldType:
     """Type of a model's field, for its repair."""
 
     is_list: bool
@@ -198,7 +198,7 @@ class _Field:
     """The value that replaces an invalid one."""
 
 
-def _field(info: FieldInfo) -> _Field:
+def _field(info: FieldInfo) -> _FieldType:
     def within(annotation: object) -> Iterator[object]:
         yield from (get_origin(annotation), annotation)
         for argument in get_args(annotation):
@@ -206,10 +206,10 @@ def _field(info: FieldInfo) -> _Field:
 
     types = list(within(info.annotation))
     part = next((each for each in types if isinstance(each, type) and issubclass(each, RecordPart)), None)
-    return _Field(tuple in types, part, "" if info.is_required() else info.get_default(call_default_factory=True))
+    return _FieldType(tuple in types, part, "" if info.is_required() else info.get_default(call_default_factory=True))
 
 
-_FIELDS: dict[type[RecordPart], dict[str, _Field]] = {
+_FIELDS: dict[type[RecordPart], dict[str, _FieldType]] = {
     model: {name: _field(info) for name, info in model.model_fields.items()}
     for model in (Interaction, Message, Feedback, Context, Retrieval, Extraction, Aggregate, Span, Usage, Assembly)
 }
@@ -283,7 +283,7 @@ class _Repair:
         return self._copies[()]  # type: ignore[no-any-return]
 
 
-def _field_at(location: Location) -> tuple[Steps, str, _Field]:
+def _field_at(location: Location) -> tuple[Steps, str, _FieldType]:
     """Return the steps to the field or element of an error, its path without numbers, and its type.
 
     Further steps of pydantic's, such as the branches of a union, are left out.

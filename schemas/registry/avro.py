@@ -5,7 +5,7 @@ fastavro reads the bytes. Seven things that it allows are not allowed here, sinc
 - A recursive schema is read by its Python code, in which data that is nested too deeply raises RecursionError. The
   compiled code overflows the stack.
 - A decimal has at most 64 bytes. One of a megabyte takes minutes.
-- An array or map of items without any bytes, such as nulls, may have any number of them, and is refused.
+- An array or map of items without any bytes, such as nulls, may have any number of them, and is rejected.
 - The records of a value have at most `MAX_VALUES` fields, counted while they are read. A type that has another twice,
   which has another twice and so on, is of a few kilobytes and gives any number of values for no bytes.
 - A symbol of an enum has at most `MAX_SYMBOL` characters, as each byte of an array gives one.
@@ -28,7 +28,7 @@ import orjson
 from fastavro import _read_py
 from fastavro.read import LOGICAL_READERS
 
-from ragweir.schemas.registry.schema import Read, Refused, check_values
+from ragweir.schemas.registry.schema import InvalidData, Read, check_values
 
 MAX_DECIMAL_BYTES = 64
 """Maximum size of a decimal's digits."""
@@ -81,7 +81,7 @@ def avro_reader(text: str, references: Sequence[str] = ()) -> Read:
         references: the schemas of the names that it uses, each after those that it uses itself.
 
     Raises:
-        Exception: of any kind if it is not a schema, or one that is refused.
+        Exception: of any kind if it is not a schema, or one that is rejected.
     """
     named: dict[str, Any] = {}
     normaliser = _Normaliser()
@@ -97,7 +97,7 @@ def avro_reader(text: str, references: Sequence[str] = ()) -> Read:
         normaliser.values.count = 0
         value = read(stream, parsed, None)
         if stream.tell() != len(data):
-            raise Refused("bytes follow the data")
+            raise InvalidData("bytes follow the data")
         return _plain(value) if features.has_bytes else value
 
     return reader
@@ -119,11 +119,11 @@ class _Normaliser:
             space: the namespace of its names.
 
         Raises:
-            Refused: if it has an array whose items have no bytes, or is nested too deeply.
+            InvalidData: if it has an array whose items have no bytes, or is nested too deeply.
         """
         made, found = self._normalised(schema, space)
         if found.depth > MAX_DEPTH:
-            raise Refused(f"more than {MAX_DEPTH} types within each other")
+            raise InvalidData(f"more than {MAX_DEPTH} types within each other")
         return made, found
 
     def _normalised(self, schema: Any, space: str) -> tuple[Any, _Type]:
@@ -171,7 +171,7 @@ class _Normaliser:
     def _array(self, own: dict[str, Any], space: str) -> _Type:
         own["items"], items = self.normalised(own["items"], space)
         if not items.takes_bytes:
-            raise Refused("an array whose items have no bytes can have any length")
+            raise InvalidData("an array whose items have no bytes can have any length")
         return _around((items,), takes_bytes=True)
 
     def _map(self, own: dict[str, Any], space: str) -> _Type:
@@ -180,7 +180,7 @@ class _Normaliser:
 
     def _enum(self, own: dict[str, Any], space: str) -> _Type:
         if any(len(symbol) > MAX_SYMBOL for symbol in own["symbols"]):  # A byte of data gives all of it.
-            raise Refused(f"an enum has a symbol of more than {MAX_SYMBOL} characters")
+            raise InvalidData(f"an enum has a symbol of more than {MAX_SYMBOL} characters")
         return self._declared(own, space, _Type(takes_bytes=True, depth=1))
 
     def _fixed(self, own: dict[str, Any], space: str) -> _Type:
@@ -214,7 +214,7 @@ def _full_name(name: str, space: str) -> str:
 def _decimal(value: bytes, schema: dict[str, Any] | None = None, *_: object) -> object:
     """Return a decimal as a number; as text if a float does not have all its digits."""
     if len(value) > MAX_DECIMAL_BYTES:
-        raise Refused("a decimal of too many digits")
+        raise InvalidData("a decimal of too many digits")
     digits = int.from_bytes(value, "big", signed=True)
     number = Decimal(f"{digits}E-{(schema or {}).get('scale', 0)}")  # All digits, whatever the context's precision.
     return float(number) if Decimal(repr(float(number))) == number else str(number)

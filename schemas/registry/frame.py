@@ -10,7 +10,7 @@ HEAD_BYTES = 5
 """Size of the zero and the id."""
 
 
-class Frame(NamedTuple):
+class SchemaFrame(NamedTuple):
     """The parts of a record's value."""
 
     schema_id: int
@@ -38,11 +38,11 @@ def framed(schema_id: int, data: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(HEAD_BYTES - 1, "big") + data
 
 
-def unframed(value: bytes | None, max_bytes: int) -> Frame:
+def unframed(value: bytes | None, max_bytes: int) -> SchemaFrame:
     """Return the parts of a value.
 
     >>> unframed(bytes([0, 0, 0, 0, 7, 65]), 100)
-    Frame(schema_id=7, data=b'A')
+    SchemaFrame(schema_id=7, data=b'A')
 
     Raises:
         Rejected: if it has no frame or is longer than `max_bytes`.
@@ -55,4 +55,4 @@ def unframed(value: bytes | None, max_bytes: int) -> Frame:
     if number is None:
         why = "JSON without a schema id" if value[:1] in (b"{", b"[") else "its first byte is not 0"
         raise Rejected("unknown_schema", f"not a record of a Schema Registry: {why}")
-    return Frame(number, value[HEAD_BYTES:])
+    return SchemaFrame(number, value[HEAD_BYTES:])

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ragweir.schemas.registry.schema import MAX_VALUES, Read, Refused, check_values
+from ragweir.schemas.registry.schema import MAX_VALUES, InvalidData, Read, check_values
 
 MAX_DEPTH = 32
 """Maximum depth of a message's place in its schema."""
@@ -120,13 +120,13 @@ def _place(data: bytes) -> tuple[tuple[int, ...], int]:
     (((0,), 1), ((1, 0), 3))
 
     Raises:
-        Refused: if there is none.
+        InvalidData: if there is none.
     """
     count, at = _zigzag(data, 0)
     if count == 0:
         return (0,), at
     if not 0 < count <= MAX_DEPTH:
-        raise Refused("a message nested too deeply")
+        raise InvalidData("a message nested too deeply")
     place = []
     for _ in range(count):
         index, at = _zigzag(data, at)
@@ -149,14 +149,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, at
-    raise Refused("a number without an end")
+    raise InvalidData("a number without an end")
 
 
 def _name_at(package: str, messages: list[_Declared], place: tuple[int, ...]) -> str:
     names = [package] if package else []
     for index in place:
         if not 0 <= index < len(messages):
-            raise Refused("the schema has no such message")
+            raise InvalidData("the schema has no such message")
         names.append(messages[index].name)
         messages = messages[index].nested
     return ".".join(names)
@@ -185,7 +185,7 @@ def _shape(pool: DescriptorPool, name: str, known: dict[str, _Shape]) -> _Shape:
 
 
 def _count_values(data: bytes, shape: _Shape) -> None:
-    """Raise Refused if data has more than `MAX_VALUES` fields, or no end.
+    """Raise InvalidData if data has more than `MAX_VALUES` fields, or no end.
 
     The count of malformed data covers what can be parsed.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 
 from ragweir.errors import Rejected
-from ragweir.schemas.registry.schema import AVRO, FORMATS, MAX_SCHEMA_BYTES, Read, Refused, Schema
+from ragweir.schemas.registry.schema import AVRO, FORMATS, MAX_SCHEMA_BYTES, InvalidData, Read, Schema
 
 ReadSchema = Callable[[Schema], Read]
 _MAX_NAME = 200
@@ -86,4 +86,4 @@ def reader_of(schema_id: int, schema: Schema, form: str, make: ReadSchema) -> Re
 
 def _why(error: Exception) -> str:
     """Return the reason why a schema or data cannot be read; the messages of others may quote it."""
-    return str(error) if isinstance(error, Refused) else f"reading it raised {type(error).__name__}"
+    return str(error) if isinstance(error, InvalidData) else f"reading it raised {type(error).__name__}"

@@ -39,14 +39,14 @@ class Schema(NamedTuple):
     """The texts of the schemas that it refers to, each after those that it refers to itself."""
 
 
-class Refused(ValueError):
-    """A schema or data is refused. Unlike those of other exceptions, the message quotes nothing of it."""
+class InvalidData(ValueError):
+    """A schema, or data, is invalid. Unlike those of other exceptions, the message quotes nothing of it."""
 
 
 def check_values(count: int) -> None:
-    """Raise Refused if data has more than `MAX_VALUES` values."""
+    """Raise InvalidData if data has more than `MAX_VALUES` values."""
     if count > MAX_VALUES:
-        raise Refused(f"it has more than {MAX_VALUES} values")
+        raise InvalidData(f"it has more than {MAX_VALUES} values")
 
 
 class Schemas(Protocol):

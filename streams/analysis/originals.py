@@ -63,7 +63,7 @@ def in_kafka(settings: Settings, evaluation: Evaluation, record: Record | None) 
         record: the record at its source; None if it could not be read.
 
     Raises:
-        PermanentError: if the Schema Registry refuses to be read.
+        PermanentError: if the Schema Registry cannot be read.
         ConfigurationError: if the settings are wrong.
     """
     source = evaluation.source

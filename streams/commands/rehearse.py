@@ -36,7 +36,7 @@ from ragweir.streams.commands.app import out, settings
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write
 from ragweir.streams.runtime.text.terminal import printable
-from ragweir.streams.services.shared.from_settings import totals
+from ragweir.streams.services.shared.from_settings import aggregator
 from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings, Slo
 from ragweir.streams.settings.times import time_argument
@@ -146,10 +146,10 @@ def rehearsal(
     if start and end and start >= end:
         raise typer.BadParameter(f"--from {since} is not before --to {until}")
     slos = _candidates(effective, slo or ())
-    counting = SloCounter(slos, dimensions_of(effective, by), effective.windows, totals(effective))
+    counting = SloCounter(slos, dimensions_of(effective, by), effective.windows, aggregator(effective))
     found = _read(counting, EvaluationSource.named(effective, source), start, end)
     _report(found)
-    judged = totals(effective).suites
+    judged = aggregator(effective).suites
     if json_file:
         write(json_file, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
     if picture:
@@ -219,8 +219,8 @@ def _report(found: Rehearsal) -> None:
         f"{found.evaluations:,} evaluations of {printable(found.source)}, "
         f"from {found.start:{_TIME}} to {found.end:{_TIME}} UTC."
     )
-    if found.refused:
-        out.say(f"{found.refused:,} records are no evaluations and were left out.")
+    if found.rejected:
+        out.say(f"{found.rejected:,} records are no evaluations and were left out.")
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("SLO", overflow="fold")
     for column in ("events", "bad", "budget spent"):

@@ -18,8 +18,8 @@ from ragweir.streams.commands.reports import JsonFile, write
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.planner import service
 from ragweir.streams.services.planner.control import effective_rows
-from ragweir.streams.services.planner.outlook import AUROC, Outlook, outlook
 from ragweir.streams.services.planner.planner import FEWEST, Planned
+from ragweir.streams.services.planner.share_estimate import AUROC, ShareEstimate, estimate_share
 from ragweir.streams.settings import Settings
 
 commands = typer.Typer(help="Plan which events the judge reads.", no_args_is_help=True)
@@ -74,10 +74,10 @@ def plan(
         write(json_file, orjson.dumps(_json(effective, made, auroc), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
 
 
-def outlooks(effective: Settings, made: service.Round, planned: Planned, auroc: float) -> list[Outlook]:
+def estimates(effective: Settings, made: service.Round, planned: Planned, auroc: float) -> list[ShareEstimate]:
     """Return what half, the planned and twice the money buys for an application."""
     return [
-        outlook(
+        estimate_share(
             planned.traffic,
             made.period.days,
             min(1.0, factor * made.share),
@@ -105,7 +105,7 @@ def _json(effective: Settings, made: service.Round, auroc: float) -> dict[str, A
                 "bad": each.traffic.bad,
                 "state": each.state,
                 "row": each.row and each.row.model_dump(),
-                "outlook": [found._asdict() for found in outlooks(effective, made, each, auroc)],
+                "outlook": [found._asdict() for found in estimates(effective, made, each, auroc)],
             }
             for each in made.planned
         ],
@@ -124,7 +124,7 @@ def _report(effective: Settings, made: service.Round, auroc: float, *, applied: 
         table.add_column(column, justify="right")
     for each in made.planned[:_SHOWN]:
         name = "(none)" if each.application is None else printable(each.application)
-        for number, found in enumerate(outlooks(effective, made, each, auroc)):
+        for number, found in enumerate(estimates(effective, made, each, auroc)):
             per_day = f"{each.traffic.events / made.period.days:,.0f}"
             table.add_row(*((name, per_day) if not number else ("", "")), *_cells(found, sizes))
     out.print(table)
@@ -139,7 +139,7 @@ def _report(effective: Settings, made: service.Round, auroc: float, *, applied: 
             out.say(f"{done}: {name} from {each.row.effective_at:%Y-%m-%d %H:%M} UTC, above bin {each.row.bin}.")
 
 
-def _cells(found: Outlook, sizes: Sequence[str]) -> list[str]:
+def _cells(found: ShareEstimate, sizes: Sequence[str]) -> list[str]:
     usd = "" if found.usd_per_day is None else f"{found.usd_per_day:,.2f}"
     widths = [found.widths[size] for size in sizes]
     shown = ["too few" if width is None else f"{width:.2f}" for width in widths]

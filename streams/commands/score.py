@@ -122,8 +122,8 @@ def score(
     inputs = read_inputs(file)
     if windows and config.default_time is None:
         check_times(inputs, config)
-    totals, stop = Aggregator(config.catalogue), Stop()
-    summary = EvaluationSummary(totals, judging=judge)
+    aggregator, stop = Aggregator(config.catalogue), Stop()
+    summary = EvaluationSummary(aggregator, judging=judge)
     map_ = effective.input.map
     rejections = Rejections(read_map(map_) if map_ else None, is_ready(map_))
     with ExitStack() as stack:
@@ -139,8 +139,8 @@ def score(
         processes = stack.enter_context(closing(ScoringProcesses(workers))) if workers > 1 else None
         scored = ScoredFiles(inputs, config, stop, progress, file, effective, processes, map_file is not None)
         worst = WorstAnswers(scored, hashed_ids=rejections.mapping is not None and rejections.mapping.hashes_ids)
-        windowing = Windowing(effective.windows, totals) if windows_sink else None
-        writer = _Writer(scored, summary, worst, rejections, sink, rejected_sink, windowing)
+        windowing = Windowing(effective.windows, aggregator) if windows_sink else None
+        writer = _ScoreWriter(scored, summary, worst, rejections, sink, rejected_sink, windowing)
         lines = scored.run(first)
         for record, outcome in _shown(judging, lines, summary, bars) if judging else lines:
             writer.write(record, outcome)
@@ -271,7 +271,7 @@ def _open(file: Path, opened: Callable[[Path], BinaryIO]) -> BinaryIO:
 
 
 @dataclass(slots=True)
-class _Writer:
+class _ScoreWriter:
     """Writes what the agents emit, and counts it."""
 
     scored: ScoredFiles

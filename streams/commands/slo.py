@@ -13,7 +13,7 @@ from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.app import app, settings
 from ragweir.streams.commands.rehearse import rehearsal
 from ragweir.streams.commands.slo_suggest import suggest
-from ragweir.streams.services.shared.from_settings import totals
+from ragweir.streams.services.shared.from_settings import aggregator
 from ragweir.streams.services.table import SERVICES
 
 commands = typer.Typer(help="Turn SLOs into alerts, and rehearse them on past evaluations.", no_args_is_help=True)
@@ -55,7 +55,7 @@ def rules(
     scaled = (
         [] if scale == 1 else [f"Every duration is multiplied by {scale:g}; the series are named as if it were not."]
     )
-    judged = totals(effective).suites
+    judged = aggregator(effective).suites
     if tests is None:
         content = rules_of(effective.slo, scale, judged)
     else:

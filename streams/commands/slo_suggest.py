@@ -27,7 +27,7 @@ from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import JsonFile, dimensions_of, write
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.dimensions import label
-from ragweir.streams.services.shared.from_settings import known_catalogue, totals
+from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Slo
 from ragweir.streams.settings.times import time_argument
 
@@ -114,7 +114,7 @@ def suggest(
     history = History(
         [_slo(metric, least, most, dimension, value, number) for number, value in enumerate(chosen)],
         effective.windows,
-        totals(effective),
+        aggregator(effective),
     )
     for each in past:
         history.add(each)

@@ -25,7 +25,7 @@ from ragweir.streams.commands.record_schemas import as_json, has_schemas
 from ragweir.streams.commands.sampled import evaluate, show_rejections, show_scores, show_times
 from ragweir.streams.commands.tap_traces import has_traces, show_traces
 from ragweir.streams.files.formats import COMPRESSED, SUFFIXES
-from ragweir.streams.files.map_choice import OWN, Choice, choose, named_map, unread
+from ragweir.streams.files.map_choice import OWN, MapChoice, choose, named_map, unread
 from ragweir.streams.files.schema_inference import innermost
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent
@@ -179,7 +179,7 @@ def _objects(records: Sequence[Record], file: Path | None, max_bytes: int) -> di
     return objects
 
 
-def _show_choice(choice: Choice, saved: Path) -> list[str]:
+def _show_choice(choice: MapChoice, saved: Path) -> list[str]:
     """Print the map that a sample is read through, and return the flags that name it."""
     if choice is OWN:
         out.say("They have ragweir's schema.")
@@ -198,7 +198,7 @@ def _show_choice(choice: Choice, saved: Path) -> list[str]:
     return [] if choice is OWN else ["--map", choice.ready or str(saved)]
 
 
-def _write(choice: Choice, file: Path) -> None:
+def _write(choice: MapChoice, file: Path) -> None:
     """Write the map to a file."""
     if choice is OWN:
         out.say(f"They need no map, so {file} was not written.")

@@ -31,7 +31,7 @@ _INDENT = " " * 9
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Answer:
+class _RankedAnswer:
     risk: float
     order: int
     """Minus the number of the evaluation, so that the first of equal ones is the worst."""
@@ -55,7 +55,7 @@ class WorstAnswers:
 
     scored: ScoredFiles
     hashed_ids: bool = False
-    _heap: list[_Answer] = field(default_factory=list)
+    _heap: list[_RankedAnswer] = field(default_factory=list)
     _seen: int = 0
 
     def add(self, evaluation: Evaluation | EvaluationRecord, record: Record) -> None:
@@ -72,7 +72,7 @@ class WorstAnswers:
             return
         place = self.scored.place(record, index, ",")
         row = 0 if index or len(self.scored.inputs) > 1 else record.offset
-        answer = _Answer(risk, -self._seen, event, row, place, record.topic, self.scored.source_of(record))
+        answer = _RankedAnswer(risk, -self._seen, event, row, place, record.topic, self.scored.source_of(record))
         (heapreplace if is_full else heappush)(self._heap, answer)
 
     def lines(self, map_file: Path | None, out: Path | None) -> Iterator[str]:
@@ -93,7 +93,7 @@ class WorstAnswers:
         if answers and out is not None:
             yield f"  {printable(self._command(answers[0], map_file, out), None)}"
 
-    def _command(self, answer: _Answer, map_file: Path | None, out: Path) -> str:
+    def _command(self, answer: _RankedAnswer, map_file: Path | None, out: Path) -> str:
         what = str(answer.row) if self.hashed_ids and answer.row else answer.event.event_id
         options = ["--file", str(out)]
         if (source := answer.source) is not None:

@@ -28,7 +28,7 @@ Names = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MapChoice:
     """A map for a sample of events."""
 
     toml: str
@@ -48,16 +48,16 @@ class Choice:
         return PRODUCTS[self.ready]
 
 
-OWN = Choice("")
+OWN = MapChoice("")
 """No map, for events that have ragweir's own schema."""
 
 
-def named_map(toml: str) -> Choice:
+def named_map(toml: str) -> MapChoice:
     """Return a map that the user names, by its text."""
-    return Choice(toml, tomllib.loads(toml))
+    return MapChoice(toml, tomllib.loads(toml))
 
 
-def choose(events: Sequence[object]) -> Choice:
+def choose(events: Sequence[object]) -> MapChoice:
     """Choose a map for a sample: none, if most events are interactions; a ready map that fits; an inferred one.
 
     >>> choose([{"user_input": "Who?", "response": "Ada."}]).product
@@ -70,9 +70,9 @@ def choose(events: Sequence[object]) -> Choice:
     name = next((name for name in SIGNATURES if _fits(name, events)), None)
     if name is not None:
         toml = ready_map(name)
-        return Choice(toml, tomllib.loads(toml), name)
+        return MapChoice(toml, tomllib.loads(toml), name)
     rules = propose(events)
-    return Choice(written(rules) + "\n", rules)
+    return MapChoice(written(rules) + "\n", rules)
 
 
 def _have_own_schema(events: Collection[object]) -> bool:
@@ -105,7 +105,7 @@ def _fits(name: str, events: Sequence[object]) -> bool:
     return read > 0
 
 
-def unread(choice: Choice, events: Sequence[object]) -> list[tuple[str, int]]:
+def unread(choice: MapChoice, events: Sequence[object]) -> list[tuple[str, int]]:
     r"""Return the paths of values that no rule reads, with the numbers of events that have them, most frequent first.
 
     >>> unread(named_map('event_id = "id"\nquery = "q"\nresponse = "a"'), [{"id": 1, "q": "?", "b": {"c": 2}}])

@@ -15,7 +15,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import CARRIED_OVER, Evaluation
 from ragweir.streams.library.arguments import SettingsArgument, settings_of
 from ragweir.streams.library.explaining import catalogue
-from ragweir.streams.library.frames import Frame, library_of, rows_of
+from ragweir.streams.library.frames import DataFrame, library_of, rows_of
 from ragweir.streams.library.python_values import as_json
 from ragweir.streams.settings import check_dimensions
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ragweir.streams.analysis.compare.comparison import Comparison
 
-ComparedSide = str | os.PathLike[str] | Iterable[Evaluation | Rejected] | Frame
+ComparedSide = str | os.PathLike[str] | Iterable[Evaluation | Rejected] | DataFrame
 """A file of evaluations, evaluations, or what `score_frame` gave."""
 _DIMENSIONS = frozenset(CARRIED_OVER) - {"event_id", "labels"}
 

@@ -36,7 +36,7 @@ Texts = list[str | None]
 Column = NDArray[np.float64] | Texts
 
 
-class Frame(Sized, Protocol):
+class DataFrame(Sized, Protocol):
     """A data frame of pandas or polars."""
 
     @property
@@ -47,7 +47,7 @@ class Frame(Sized, Protocol):
         """Return the first rows."""
 
 
-FrameT = TypeVar("FrameT", bound=Frame)
+FrameT = TypeVar("FrameT", bound=DataFrame)
 
 
 class _Library(ABC):

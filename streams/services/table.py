@@ -18,7 +18,7 @@ from ragweir.streams.runtime.kafka.client import Assignor
 from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.runtime.records import Count, ReplayBounds
 from ragweir.streams.runtime.serving.telemetry import KnownLabels
-from ragweir.streams.services.shared.from_settings import catalogue, totals
+from ragweir.streams.services.shared.from_settings import aggregator, catalogue
 from ragweir.streams.settings import BatchSettings, Settings
 from ragweir.streams.traces.gaps import Gap
 
@@ -94,12 +94,12 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
         why = enabled.hint(unknown[0])
         raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no numeric metric that is switched on{why}")
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
-    return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, max_bytes))
+    return AggregateAgent(AggregateConfig(aggregator(settings), settings.windows, settings.slo, max_bytes))
 
 
 def _aggregate_known(settings: Settings) -> KnownLabels:
     objectives: dict[Count, float] = {("ragweir_slo_objective", slo.name): slo.objective for slo in settings.slo}
-    judged = totals(settings).suites
+    judged = aggregator(settings).suites
     return KnownLabels(
         slos=[slo.name for slo in settings.slo],
         judged_slos=[slo.name for slo in settings.slo if slo.metric in judged],

@@ -33,7 +33,7 @@ LOGS = Signal(LogsData, "resource_logs", "scope_logs", "log_records")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExportRequest:
     """A parsed export request."""
 
     signal: Signal
@@ -53,7 +53,7 @@ _WHITESPACE = b" \t\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def parse(value: bytes) -> Request:
+def parse(value: bytes) -> ExportRequest:
     r"""Parse an export request.
 
     >>> parse(b'{"resourceLogs": []}').signal is LOGS
@@ -78,10 +78,10 @@ def parse(value: bytes) -> Request:
     return _parse_json(text)
 
 
-def _parse_protobuf(value: bytes) -> Request:
+def _parse_protobuf(value: bytes) -> ExportRequest:
     try:
         if (span := _redpanda_span(value)) is not None:
-            return Request(TRACES, span, is_protobuf=False)
+            return ExportRequest(TRACES, span, is_protobuf=False)
         signal = LOGS if _has_logs(value) else TRACES
         message = signal.message()
         message.ParseFromString(value)
@@ -89,7 +89,7 @@ def _parse_protobuf(value: bytes) -> Request:
         raise Rejected("unreadable", "neither OTLP in protobuf nor in JSON") from None
     if value and not getattr(message, signal.resources):
         raise Rejected("unreadable", "protobuf without a resource, so that it is no OTLP of traces or log records")
-    return Request(signal, message, is_protobuf=True)
+    return ExportRequest(signal, message, is_protobuf=True)
 
 
 def _redpanda_span(value: bytes) -> Message | None:
@@ -100,17 +100,17 @@ def _redpanda_span(value: bytes) -> Message | None:
         return None  # The parser reports it.
 
 
-def _parse_json(text: bytes) -> Request:
+def _parse_json(text: bytes) -> ExportRequest:
     data = otlp_json.parse(text)
     if redpanda.is_span(data):
-        return Request(TRACES, redpanda.from_json(data), is_protobuf=False)
+        return ExportRequest(TRACES, redpanda.from_json(data), is_protobuf=False)
     signals = [signal for signal in (TRACES, LOGS) if not data.keys().isdisjoint(_names(signal))]
     if data and not signals:
         raise Rejected("unreadable", "JSON, but not OTLP: it has neither resourceSpans nor resourceLogs")
     signal = signals[0] if signals else TRACES
     message = signal.message()
     otlp_json.fill(message, data)
-    return Request(signal, message, is_protobuf=False)
+    return ExportRequest(signal, message, is_protobuf=False)
 
 
 def _names(signal: Signal) -> tuple[str, str]:

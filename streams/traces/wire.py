@@ -10,7 +10,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from ragweir.errors import Rejected
-from ragweir.streams.traces.request import LOGS, TRACES, Request, parse
+from ragweir.streams.traces.request import LOGS, TRACES, ExportRequest, parse
 from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
 
 MAX_GROWTH = 4
@@ -114,7 +114,7 @@ _Parts = list[tuple[Any, Any, list[Any]]]
 """The items of one trace, with the resource and the scope that they are in."""
 
 
-def _by_trace(request: Request, max_bytes: int) -> tuple[dict[bytes, _Parts], int]:
+def _by_trace(request: ExportRequest, max_bytes: int) -> tuple[dict[bytes, _Parts], int]:
     """Return the items of each trace, and the number of items that belong to none.
 
     Raises:
@@ -155,7 +155,7 @@ def _too_large(traces: int, max_bytes: int) -> Rejected:
     )
 
 
-def _slice(request: Request, trace_id: bytes, parts: _Parts) -> Slice:
+def _slice(request: ExportRequest, trace_id: bytes, parts: _Parts) -> Slice:
     signal, message = request.signal, request.signal.message()
     resource = added = None
     for own, scope, items in parts:

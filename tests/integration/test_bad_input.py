@@ -145,7 +145,7 @@ def test_an_output_that_the_broker_refuses_ends_as_a_dead_letter(
     assert sorted(offset for _, offset in buried) == list(large)
     for (_, offset), (letter, message) in buried.items():
         assert letter.error_class == "refused"
-        assert letter.message.startswith("Kafka refuses what it came to: ")
+        assert letter.message.startswith("Kafka rejects the records made from it: ")
         assert message.value() == values[offset][:HEAD_BYTES]
         assert (letter.length, letter.sha256) == (len(values[offset]), hashlib.sha256(values[offset]).hexdigest())
     evaluated = evaluations(kafka, prefix)

@@ -18,7 +18,7 @@ from commands import ROOT
 from pydantic import BaseModel
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.aggregation.estimate import Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric, estimate_name
 from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
@@ -104,7 +104,7 @@ def exposed() -> dict[str, set[str]]:
         1, 0, {"mean": summary, "truth": summary}, {"category": {"A": 1}}, {"suite": {"status": 1}}
     )
     # One of which all is known, and one with too few events for an interval.
-    known, drawn = Estimate(Subject("suite")), Estimate(Subject("other"))
+    known, drawn = Estimate(EstimatedMetric("suite")), Estimate(EstimatedMetric("other"))
     known.add(1.0, 1.0)
     drawn.add(1.0, 0.5)
     contents.estimates = {estimate_name("judged", "A"): known, estimate_name("judged", "B"): drawn}

@@ -83,7 +83,7 @@ def test_a_price_that_nobody_knows_is_said() -> None:
 RIGHT = "; are judge.base_url, judge.api_key and judge.model right?"
 NO_USE = "its answer is of no use: the judge's answer was "
 UNWELL = (
-    ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, {}, "the judge refuses the key (401)" + RIGHT),
+    ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, {}, "the judge rejects the key (401)" + RIGHT),
     ("an unknown model", {"models": ("a",)}, {}, {}, f"the judge does not know the model {SIMULATED} (404)" + RIGHT),
     ("nobody there", {}, {"base_url": UNREACHABLE}, {}, "the judge's endpoint cannot be reached" + RIGHT),
     ("an error", {}, {}, {"500": 1}, "the judge's endpoint fails (500)" + RIGHT),

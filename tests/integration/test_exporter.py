@@ -23,7 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.summary import Scheme, Summary
@@ -66,7 +66,7 @@ HOSTILE = (
 )
 
 
-def estimate(subject: Subject, *judged: tuple[float, float]) -> Estimate:
+def estimate(subject: EstimatedMetric, *judged: tuple[float, float]) -> Estimate:
     own = Estimate(subject)
     for score, probability in judged:
         own.add(score, probability)
@@ -104,9 +104,9 @@ def judged() -> WindowAggregate:
         "classification": Chance(selected=Weights.of(1.0, 5)),
     }
     own.estimates = {
-        "judge_relevance": estimate(Subject("rubric"), (0.25, 1.0), (0.75, 1.0)),
-        "context_recall_llm": estimate(Subject("context_recall"), (0.5, 1.0), *[(1.0, 0.2)] * 3),
-        "answer_class=WRONG": estimate(Subject("classification"), *[(1.0, 1.0)] * 4, (0.0, 1.0)),
+        "judge_relevance": estimate(EstimatedMetric("rubric"), (0.25, 1.0), (0.75, 1.0)),
+        "context_recall_llm": estimate(EstimatedMetric("context_recall"), (0.5, 1.0), *[(1.0, 0.2)] * 3),
+        "answer_class=WRONG": estimate(EstimatedMetric("classification"), *[(1.0, 1.0)] * 4, (0.0, 1.0)),
     }
     return own
 

@@ -419,7 +419,7 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: SharedBroker, 
         service = start(requests, judge)
         eventually(lambda: service.logged("circuit breaker of the judge opened"), "it says what is wrong")
         told = [line for line in service.logged() if line["level"] in ("warning", "error")]
-        assert [line["why"] for line in told] == ["the judge refuses the key (401)"]
+        assert [line["why"] for line in told] == ["the judge rejects the key (401)"]
         assert "sk-test" not in json.dumps(told)
         assert not requests.read("judge.retry")
         assert service.stop() == 0

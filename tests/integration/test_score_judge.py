@@ -181,7 +181,7 @@ def test_what_fails_is_tried_again_until_it_is_judged(file: Path) -> None:
 
 
 REFUSED = (
-    ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, 1, "the judge refuses the key (401)"),
+    ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, 1, "the judge rejects the key (401)"),
     (
         "an unknown model",
         {"models": ("another",)},

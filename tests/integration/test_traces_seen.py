@@ -23,8 +23,8 @@ from ragweir.streams.analysis.traces.collection import assemble_trace
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
-from ragweir.streams.services.join.clock import SourceClock
-from ragweir.streams.services.join.ledger import Closing, Ledger, Position
+from ragweir.streams.services.join.clock import JoinClock
+from ragweir.streams.services.join.ledger import ClosedTrace, LedgerWriter, Position
 from ragweir.streams.settings import AssembleSettings, Settings
 from ragweir.streams.traces.wire import slices
 
@@ -214,9 +214,9 @@ def test_explain_shows_the_tree_of_a_trace_and_the_use_of_each_span(kafka: Share
     assert "join has not closed it" in run(kafka, prefix, "explain", interaction.event_id)
     written = [each for each in read_to_end(kafka.bootstrap, f"{prefix}spans") if each.key() == trace_id.encode()]
     late_from, partition = max(each.offset() or 0 for each in written) + 1, written[0].partition() or 0
-    closings = [Closing(bytes.fromhex(trace_id), late_from), Closing(b"o" * 16, late_from)]
-    ledger = Ledger(0)
-    entry = ledger.entry(Position(late_from, late_from, 0, SourceClock(), 1, 0), closings)
+    closings = [ClosedTrace(bytes.fromhex(trace_id), late_from), ClosedTrace(b"o" * 16, late_from)]
+    ledger = LedgerWriter(0)
+    entry = ledger.entry(Position(late_from, late_from, 0, JoinClock(), 1, 0), closings)
     produce(kafka.bootstrap, f"{prefix}assembly", [b"{}", entry, b"junk", None], partition=partition)
 
     late = ExportTraceServiceRequest.FromString(next(iter(parts.values())))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, admit_sets
-from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.merger import ClosedWindow, WindowMerger
 from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import Scheme, Summary
@@ -216,7 +216,7 @@ def any_contents(draw: st.DrawFn) -> WindowAggregate:
     own.late = draw(st.integers(0, 3))
     own.categories, own.decisions = draw(labels_counted), draw(labels_counted)
     own.versions = draw(st.sets(st.sampled_from("12")))
-    for name, subject in (("support", Subject("x")), ("class=a", Subject("y"))):
+    for name, subject in (("support", EstimatedMetric("x")), ("class=a", EstimatedMetric("y"))):
         own.chances[subject.suite] = Chance(draw(st.floats(0.01, 1)), draw(st.integers(0, 2)))
         for score, probability in draw(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), max_size=3)):
             own.estimates.setdefault(name, Estimate(subject)).add(score, probability)
@@ -260,7 +260,7 @@ def test_an_estimate_by_another_suite_is_refused_and_counted(name: str) -> None:
     into = closing()
 
     def judged(suite: str) -> WindowAggregate:
-        estimate = Estimate(Subject(suite))
+        estimate = Estimate(EstimatedMetric(suite))
         estimate.add(0.5, 1.0)
         return WindowAggregate(events=1, estimates={name: estimate})
 

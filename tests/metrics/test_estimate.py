@@ -17,7 +17,7 @@ from bench.simulated_windows import Kind, estimate_of
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.estimate import (
     Estimate,
-    Subject,
+    EstimatedMetric,
     estimate_name,
     from_record,
     parse_estimate_name,
@@ -31,14 +31,14 @@ from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import EstimateResult, EstimateSums, SelectionSums
 
-RUBRIC = Subject("rubric", 0.0, 1.0)
-RAGAS = Subject("ragas", 0.0, 100.0)
+RUBRIC = EstimatedMetric("rubric", 0.0, 1.0)
+RAGAS = EstimatedMetric("ragas", 0.0, 100.0)
 PROBABILITIES = st.sampled_from((1.0, 0.02, 1 / 3, 1e-300, 5e-324, 0.9999999)) | st.floats(0, 1, exclude_min=True)
 SCORES = st.sampled_from((0.0, 1.0, 0.1, 1e300, -1e300)) | st.floats(-1, 2)
 JUDGED = st.lists(st.tuples(SCORES, PROBABILITIES), max_size=8)
 
 
-def estimate(judged: Sequence[tuple[float, float]], subject: Subject = RUBRIC) -> Estimate:
+def estimate(judged: Sequence[tuple[float, float]], subject: EstimatedMetric = RUBRIC) -> Estimate:
     own = Estimate(subject)
     for score, probability in judged:
         own.add(score, probability)
@@ -53,7 +53,7 @@ def together(*parts: Estimate) -> Estimate:
 
 
 def result(
-    judged: Sequence[tuple[float, float]], not_selected: int = 0, subject: Subject = RUBRIC, **more: Any
+    judged: Sequence[tuple[float, float]], not_selected: int = 0, subject: EstimatedMetric = RUBRIC, **more: Any
 ) -> EstimateResult:
     """Of a window in which all that was selected was judged, unless more is said."""
     decisions = {"selected": len(judged), "judged": len(judged), "not_selected": not_selected}
@@ -102,8 +102,8 @@ def test_sums_are_those_of_exact_arithmetic(judged: list[tuple[int, float]]) -> 
     assert abs(Fraction(own.spread_squares, 10**6) - exact) <= Fraction(len(judged), 10**2)
 
 
-@pytest.mark.parametrize("other", [Subject("ragas"), Subject("rubric", 0.0, 100.0)])
-def test_estimates_of_different_things_do_not_merge(other: Subject) -> None:
+@pytest.mark.parametrize("other", [EstimatedMetric("ragas"), EstimatedMetric("rubric", 0.0, 100.0)])
+def test_estimates_of_different_things_do_not_merge(other: EstimatedMetric) -> None:
     """Suite and bounds have to be the same."""
     with pytest.raises(ValueError, match="cannot be merged"):
         Estimate(RUBRIC).merge(Estimate(other))

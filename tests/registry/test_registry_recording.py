@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from registry_exchange import FILE, recorded
 
-from ragweir.errors import RegistryRefused
+from ragweir.errors import RegistryUnusable
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.registry.output_protobuf import field_numbers, message_type, with_new_fields
 from ragweir.schemas.registry.output_schemas import RECORDS, as_text, avro_schema
@@ -57,7 +57,7 @@ def test_a_field_more_is_compatible_and_another_type_is_not(form: str, registry:
         assert client.register(subject, _schema(form, schema)) != ids[subject]
         field = next(each for each in schema["fields"] if each["name"] == "catalogue_version")
         field["type"] = "double"
-        with pytest.raises(RegistryRefused, match="does not take the schema"):
+        with pytest.raises(RegistryUnusable, match="does not take the schema"):
             client.register(subject, _schema(form, schema))
 
 

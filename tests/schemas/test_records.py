@@ -8,7 +8,7 @@ import jsonschema
 import orjson
 import pytest
 
-from ragweir.metrics.aggregation.estimate import Subject
+from ragweir.metrics.aggregation.estimate import EstimatedMetric
 from ragweir.metrics.aggregation.summary import Scheme
 from ragweir.metrics.aggregation.window_aggregate import WindowDecoder, merged
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -285,7 +285,7 @@ def test_the_golden_window_is_read_and_written() -> None:
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
     judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
     assert judged == {"ragas_score": (2, 1, 99_900_062_500_000), "answer_class=WRONG": (2, 1, 50_000_000)}
-    assert contents.estimates["ragas_score"].subject == Subject("ragas", 0.0, 100.0)
+    assert contents.estimates["ragas_score"].subject == EstimatedMetric("ragas", 0.0, 100.0)
     again = contents.fields()
     for name, own in again["estimates"].items():
         own["result"] = read.estimates[name].result

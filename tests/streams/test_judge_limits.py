@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragweir.streams.services.judge.circuit_breaker import LONGEST_S, CircuitBreaker
 from ragweir.streams.services.judge.fifo_gate import FifoGate
-from ragweir.streams.services.judge.rate_limit import RateLimits, RateUse, SlidingLog
+from ragweir.streams.services.judge.rate_limit import LimitUse, RateLimits, SlidingLog
 
 WINDOW_S = 60.0
 
@@ -293,7 +293,7 @@ class Slot:
 
     def __init__(self, requests: int | None, tokens: int | None, clock: Clock) -> None:
         self._given, self.clock = (requests, tokens, 1), clock
-        self.stored: tuple[Mapping[str, RateUse], float] | None = None
+        self.stored: tuple[Mapping[str, LimitUse], float] | None = None
         self.limits = RateLimits(*self._given, clock, WINDOW_S, granted=True)
 
     def restart(self) -> None:

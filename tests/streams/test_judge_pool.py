@@ -454,8 +454,8 @@ def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) ->
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
-        (error(401, "Incorrect API key provided: sk-of-the-test"), "the judge refuses the key (401)"),
-        (error(403), "the judge refuses the key (403)"),
+        (error(401, "Incorrect API key provided: sk-of-the-test"), "the judge rejects the key (401)"),
+        (error(403), "the judge rejects the key (403)"),
         (error(402), "the judge's account has no credit left (402)"),
         (error(429, code="insufficient_quota"), "the judge's account has no credit left (429)"),
         (error(404, code="model_not_found"), "the judge does not know the model gpt-4o-mini (404)"),
@@ -547,7 +547,7 @@ def test_where_there_is_no_room_for_a_witness_it_goes_after_its_attempts(
         (error(403, "Your input was flagged"), "the judge's content filter refused the texts"),
         (error(400, "too long", "context_length_exceeded"), "the texts are too long for the judge"),
         (error(413), "the texts are too long for the judge"),
-        (error(400, "the words of the event"), "the judge refused the request (400)"),
+        (error(400, "the words of the event"), "the judge rejected the request (400)"),
     ],
 )
 def test_what_is_refused_of_one_question_is_null_and_not_tried_again(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.summary import Scheme, Summary
@@ -50,7 +50,7 @@ def contents(draw: random.Random) -> WindowAggregate:
     own.categories = {"recall_warning": {"HIT_RETRIEVAL_LIMIT": draw.randrange(1, 9), "LOW": 1}}
     own.decisions = {"rubric": {"selected": 2, "judged": 2}}
     own.chances = {"rubric": Chance(selected=Weights.of(1.0, 2))}
-    own.estimates = {"judge_relevance": Estimate(Subject("rubric"))}
+    own.estimates = {"judge_relevance": Estimate(EstimatedMetric("rubric"))}
     for _ in range(2):
         own.estimates["judge_relevance"].add(draw.random(), 1.0)
     return own

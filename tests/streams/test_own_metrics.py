@@ -15,7 +15,7 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
-from ragweir.streams.services.shared.from_settings import catalogue, decoder, known_catalogue, totals
+from ragweir.streams.services.shared.from_settings import aggregator, catalogue, decoder, known_catalogue
 from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -139,14 +139,14 @@ def test_windows_have_the_metrics_of_packs_that_are_no_longer_loaded() -> None:
     """They are decoded and merged as before, with the bounds of the metric; so are those of a user's own pack."""
     assert "EF_1.rules_coverage" in known_catalogue(settings()).metrics
     assert "EF_1.rules_coverage" not in catalogue(settings()).metrics
-    with_pack = totals(settings(packs=[str(ROOT / "examples/own_pack/packs")]))
+    with_pack = aggregator(settings(packs=[str(ROOT / "examples/own_pack/packs")]))
     scores = {"EF_1.rules_coverage": 0.5, "refunds.fact_score": 0.25}
     old = Evaluation(event_id="1", event_time=0, catalogue_version="2", scores=scores)
     (aggregate,) = with_pack.aggregate([row_of(old)], ["key"]).values()
     window = Window.model_validate(
         {"window": "1m", "start": 0, "end": 60_000, "dimensions": {}, "partition": 0, "part": 0, **aggregate.fields()}
     )
-    reader = totals(settings()).decoder()
+    reader = aggregator(settings()).decoder()
     first, second = reader.decode(window), reader.decode(window)
     first.merge(second)
     assert first.fields()["metrics"].keys() == scores.keys()

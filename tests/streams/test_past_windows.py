@@ -11,7 +11,7 @@ import pytest
 
 from bench.past_windows import by_models, by_records, models_of_all_sizes, part
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
@@ -42,7 +42,7 @@ def contents(draw: random.Random) -> WindowAggregate:
     own.categories = {"recall_warning": {draw.choice(("HIT_RETRIEVAL_LIMIT", "LOW")): 1}}
     own.decisions = {"rubric": {"selected": 1, draw.choice(("judged", "failed")): 1}}
     own.chances = {"rubric": Chance(draw.random(), draw.randrange(3))}
-    own.estimates = {"judge_relevance": Estimate(Subject("rubric"))}
+    own.estimates = {"judge_relevance": Estimate(EstimatedMetric("rubric"))}
     own.estimates["judge_relevance"].add(draw.random(), draw.choice((1.0, draw.random())))
     return own
 

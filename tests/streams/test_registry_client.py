@@ -15,7 +15,7 @@ import orjson
 import pytest
 from typing_extensions import override
 
-from ragweir.errors import RegistryRefused, RegistryUnavailable, Rejected
+from ragweir.errors import RegistryUnavailable, RegistryUnusable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema
 from ragweir.streams.commands.record_schemas import RecordSchemas
 from ragweir.streams.runtime.registry import client as client_module
@@ -102,7 +102,7 @@ def test_the_client_knows_each_answer() -> None:
             with pytest.raises(kind):
                 client.schema(schema_id)
         for schema_id in (4, 5, 6):
-            with pytest.raises(RegistryRefused):
+            with pytest.raises(RegistryUnusable):
                 client.schema(schema_id)
         with pytest.raises(RegistryUnavailable, match="302"):
             client.schema(9)

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
-from ragweir.errors import ConfigurationError, PermanentError, RegistryRefused, RegistryUnavailable
+from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable, RegistryUnusable
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties, partition_counts
 from ragweir.streams.runtime.registry.client import RegistryClient
 from ragweir.streams.services.judge.probe import error_message, probe
@@ -81,7 +81,7 @@ def test_the_registry_knows_who_asks(
     with registry(wanted) as url:
         assert subjects(url, **{name: value}) == 0
         for given in ({}, {name: value + "x"}):
-            with pytest.raises(RegistryRefused, match="the registry does not know who asks") as refused:
+            with pytest.raises(RegistryUnusable, match="the registry does not know who asks") as refused:
                 subjects(url, **given)
             assert SECRET not in str(refused.value)
         monkeypatch.chdir(tmp_path)

@@ -19,8 +19,8 @@ def test_what_the_client_made_of_them_is_right() -> None:
     assert said.pop("subjects") == 3
     assert said.pop("no such id") == "SchemaNotFound"
     assert said.pop("another schema of a subject") == "SchemaNotFound"
-    assert said.pop("an incompatible schema") == "RegistryRefused"
-    assert said.pop("no schema") == "RegistryRefused"
+    assert said.pop("an incompatible schema") == "RegistryUnusable"
+    assert said.pop("no schema") == "RegistryUnusable"
     wanted = {
         "subject before": False,
         "not registered": "SchemaNotFound",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ragweir.errors import Interrupted, PermanentError, RegistryRefused, RegistryUnavailable, Rejected
+from ragweir.errors import Interrupted, PermanentError, RegistryUnavailable, RegistryUnusable, Rejected
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.schema import Read, Schema
@@ -140,7 +140,7 @@ def test_a_registry_that_is_away_is_waited_for() -> None:
 
 def test_a_registry_that_refuses_is_no_matter_of_waiting() -> None:
     def fetch(_: int) -> Schema:
-        raise RegistryRefused("it may not read")
+        raise RegistryUnusable("it may not read")
 
     schemas = RegistrySchemas(fetch, made)
     with pytest.raises(PermanentError, match="may not read"):

@@ -24,9 +24,9 @@ from ragweir.schemas.window_record import parse_window
 from ragweir.streams.commands.options import interval
 from ragweir.streams.runtime.kafka.reader import Watch
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.planner.outlook import outlook
 from ragweir.streams.services.planner.planner import LEAD, Planned, effective_at, is_late, plan
 from ragweir.streams.services.planner.share import Cost, cost_of, planned_share
+from ragweir.streams.services.planner.share_estimate import estimate_share
 from ragweir.streams.services.planner.traffic import Period, Traffic, latest_windows, traffic_of
 from ragweir.streams.services.shared.routing_rows import RowTable
 from ragweir.streams.settings import Settings
@@ -321,7 +321,7 @@ def test_the_share_follows_the_budget_once_a_cost_is_known() -> None:
 def test_more_money_finds_more_and_narrows_the_interval() -> None:
     rng = random.Random(2)
     own = traffic(window("a", [round(rng.random(), 3) for _ in range(70_000)]))["a"]
-    half, one, two = (outlook(own, 7.0, share, 0.25, 0.002, ["1m", "1h"]) for share in (0.05, 0.1, 0.2))
+    half, one, two = (estimate_share(own, 7.0, share, 0.25, 0.002, ["1m", "1h"]) for share in (0.05, 0.1, 0.2))
     assert half.finds < one.finds < two.finds
     assert one.finds > 0.1, "better than random choice"
     widths = [each.widths["1d"] for each in (half, one, two)]
@@ -329,7 +329,7 @@ def test_more_money_finds_more_and_narrows_the_interval() -> None:
     assert widths == sorted(widths, reverse=True)  # type: ignore[type-var]
     assert one.widths["1m"] is None, "7 events a minute"
     assert (one.judged_per_day, one.usd_per_day) == (pytest.approx(1_000), pytest.approx(2.0))
-    everything = outlook(own, 7.0, 1.0, 0.25, None, ["1m"])
+    everything = estimate_share(own, 7.0, 1.0, 0.25, None, ["1m"])
     assert (everything.finds, everything.usd_per_day) == (pytest.approx(1.0), None)
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragweir.metrics.aggregation.columns import add_values
-from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import NO_EVENTS, Chance, Weights
 from ragweir.metrics.aggregation.summary import (
     ACCURACY,
@@ -159,7 +159,7 @@ JUDGED = st.lists(st.tuples(UNIT, st.floats(0.001, 1)), max_size=5)
 
 
 def estimate(judged: list[tuple[float, float]]) -> Estimate:
-    own = Estimate(Subject("a"))
+    own = Estimate(EstimatedMetric("a"))
     for score, probability in judged:
         own.add(score, probability)
     return own

@@ -20,7 +20,7 @@ from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.mapping.lists import single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, steps
 from ragweir.schemas.codec.mapping.rules import ROW, compile_condition, compile_rule
-from ragweir.schemas.codec.mapping.scope import Rule, Scope
+from ragweir.schemas.codec.mapping.scope import CompiledRule, Scope
 from ragweir.schemas.codec.mapping.uses import Alternatives
 from ragweir.schemas.interaction import Interaction
 
@@ -62,7 +62,7 @@ class FieldMap:
         if _WHERE in rules:
             self._selects, self._conditions = compile_condition(rules[_WHERE], Scope(_WHERE))
         _check_distinct(fields)
-        columns: dict[str, dict[str, Rule]] = {}
+        columns: dict[str, dict[str, CompiledRule]] = {}
         for field, rule in fields.items():
             names, is_column = _target(field)
             compiled = compile_rule(rule, Scope(field, columns=is_column))
@@ -171,7 +171,7 @@ def _check_distinct(fields: Mapping[str, object]) -> None:
             raise MapError(f"{field}: {whole} is already set as a whole")
 
 
-def _origin(rule: Rule) -> str:
+def _origin(rule: CompiledRule) -> str:
     """Return the paths of a rule, the first three of them."""
     paths = list(dict.fromkeys(path_text(use.path) for alternatives in rule.uses for use in alternatives))
     return ", ".join(paths[:_SHOWN_PATHS]) + (", ..." if len(paths) > _SHOWN_PATHS else "")
@@ -195,7 +195,7 @@ def _target(field: str) -> tuple[Names, bool]:
     return names, is_column
 
 
-def _aligned(field: str, columns: Mapping[str, Rule]) -> Reader:
+def _aligned(field: str, columns: Mapping[str, CompiledRule]) -> Reader:
     """Return the reader of a field of a list's elements, with as many values as the fields of the same list.
 
     Raises:

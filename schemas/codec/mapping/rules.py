@@ -11,7 +11,7 @@ import orjson
 from ragweir.errors import NotAList, Rejected
 from ragweir.schemas.codec.mapping.lists import copies, list_reader, single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, segments, steps, walker
-from ragweir.schemas.codec.mapping.scope import Rule, Scope
+from ragweir.schemas.codec.mapping.scope import CompiledRule, Scope
 from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, as_text, in_turn, later, origin
 from ragweir.schemas.codec.mapping.uses import Alternatives, Use, within
 
@@ -30,7 +30,7 @@ ROW: Any = object()
 """The key under which an event holds its row number. It is no text, so that no event can have it."""
 
 
-def compile_rule(rule: object, scope: Scope) -> Rule:
+def compile_rule(rule: object, scope: Scope) -> CompiledRule:
     """Compile a path, a list of rules to be joined, or a table.
 
     Raises:
@@ -57,7 +57,7 @@ def compile_rule(rule: object, scope: Scope) -> Rule:
 # Paths.
 
 
-def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+def _path_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
     if "after" in rule:
         return _duration_rule(rule, scope)
     path = rule["path"]
@@ -100,7 +100,7 @@ def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
 
     *below, read = through(leaf, is_flat=inner is None)
     readers = (*reversed(below), *(inner.below if inner else ()))
-    return Rule(read, tuple(lists), tuple(conditions), tuple(uses), readers, repeat)
+    return CompiledRule(read, tuple(lists), tuple(conditions), tuple(uses), readers, repeat)
 
 
 def _transformed(read: Reader, change: Reader | None) -> Reader:
@@ -118,7 +118,7 @@ def _transformed(read: Reader, change: Reader | None) -> Reader:
 # Transformations of a path's value.
 
 
-def _then(rule: Mapping[str, Any], scope: Scope) -> Rule | None:
+def _then(rule: Mapping[str, Any], scope: Scope) -> CompiledRule | None:
     """Return the rule that follows a path."""
     if "then" not in rule:
         return None
@@ -144,38 +144,38 @@ def _transformation(rule: Mapping[str, Any], scope: Scope) -> Callable[[Reader |
     return with_then
 
 
-def _duration_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+def _duration_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
     """Return the rule of a time that is a duration after another one."""
     duration = compile_rule({name: rule[name] for name in rule if name not in {"unit", "after"}}, scope.inner())
     start = compile_rule(rule["after"], scope.inner())
     if duration.lists or start.lists:
         raise scope.error("`after` needs single values; for those of a list write it into `then`")
-    return Rule(later(rule, scope, duration.read, start.read), uses=_uses([duration, start]))
+    return CompiledRule(later(rule, scope, duration.read, start.read), uses=_uses([duration, start]))
 
 
 # Other sources.
 
 
-def _constant_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+def _constant_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
     constant = as_json(rule["constant"], scope)
-    return Rule(lambda _: constant, is_constant=True)
+    return CompiledRule(lambda _: constant, is_constant=True)
 
 
-def _row_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+def _row_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
     if rule["row"] is not True:
         raise scope.error("`row` must be true")
     if not scope.is_root:
         raise scope.error("only an event has a row, not an element or a parsed value")
-    return Rule(walker((ROW,)), numbers_rows=True)
+    return CompiledRule(walker((ROW,)), numbers_rows=True)
 
 
-def _several(rules: object, name: str, scope: Scope) -> list[Rule]:
+def _several(rules: object, name: str, scope: Scope) -> list[CompiledRule]:
     if not isinstance(rules, list) or not rules:
         raise scope.error(f"`{name}` must be a list of paths")
     return [compile_rule(each, scope.inner()) for each in rules]
 
 
-def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+def _first_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
     rules = _several(rule["first"], "first", scope)
     through_lists = [each for each in rules if each.lists]
     readers = [single(each.read) if through_lists and scope.columns and not each.lists else each.read for each in rules]
@@ -206,10 +206,10 @@ def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
     alternatives = tuple(use for each in rules for uses in each.uses for use in uses)
     has_default = any(not each.uses for each in rules)
     uses = (alternatives,) if alternatives and not has_default else ()
-    return Rule(first, lists, conditions, uses, numbers_rows=any(each.numbers_rows for each in rules))
+    return CompiledRule(first, lists, conditions, uses, numbers_rows=any(each.numbers_rows for each in rules))
 
 
-def _hash_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+def _hash_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
     rules = _several(rule["hash"], "hash", scope)
     readers = [each.read for each in rules]
 
@@ -223,7 +223,7 @@ def _hash_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
             raise Rejected("unmapped", f"{scope.field}: a value is nested too deeply to be hashed") from None
         return hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]
 
-    return Rule(digest, uses=_uses(rules), numbers_rows=any(each.numbers_rows for each in rules))
+    return CompiledRule(digest, uses=_uses(rules), numbers_rows=any(each.numbers_rows for each in rules))
 
 
 def _present(value: Any) -> list[Any]:
@@ -235,7 +235,7 @@ def _present(value: Any) -> list[Any]:
     return [value]
 
 
-def _joining_rule(rules: Sequence[object], scope: Scope) -> Rule:
+def _joining_rule(rules: Sequence[object], scope: Scope) -> CompiledRule:
     """Return the rule of several values joined with colons, which is absent if one of them is."""
     compiled = [compile_rule(each, scope.inner()) for each in rules]
     if any(each.lists for each in compiled):
@@ -248,14 +248,14 @@ def _joining_rule(rules: Sequence[object], scope: Scope) -> Rule:
             return ABSENT
         return ":".join(map(str, parts))
 
-    return Rule(join, uses=_uses(compiled), numbers_rows=any(each.numbers_rows for each in compiled))
+    return CompiledRule(join, uses=_uses(compiled), numbers_rows=any(each.numbers_rows for each in compiled))
 
 
-def _uses(rules: Iterable[Rule]) -> tuple[Alternatives, ...]:
+def _uses(rules: Iterable[CompiledRule]) -> tuple[Alternatives, ...]:
     return tuple(alternatives for rule in rules for alternatives in rule.uses)
 
 
-_COMPILERS: Mapping[str, Callable[[Mapping[str, Any], Scope], Rule]] = {
+_COMPILERS: Mapping[str, Callable[[Mapping[str, Any], Scope], CompiledRule]] = {
     "path": _path_rule,
     "first": _first_rule,
     "hash": _hash_rule,

@@ -13,7 +13,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CompiledRule:
     """A compiled rule."""
 
     read: Reader

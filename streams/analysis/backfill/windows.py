@@ -24,7 +24,7 @@ from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.aggregate.merged_window import MergedWindow
 from ragweir.streams.services.aggregate.window_times import has_windows
 from ragweir.streams.services.aggregate.windowing import of_all_sizes
-from ragweir.streams.services.shared.from_settings import totals
+from ragweir.streams.services.shared.from_settings import aggregator
 from ragweir.streams.settings import Settings, WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,7 +61,7 @@ def of_records(
 ) -> Iterator[MergedWindow]:
     """Yield the merged windows of the records of a topic; see `windows`."""
     unused = Counter() if unused is None else unused
-    merger = _PartMerger(settings.windows, totals(settings).decoder(), unused)
+    merger = _PartMerger(settings.windows, aggregator(settings).decoder(), unused)
     try:
         with TemporaryDirectory(prefix="ragweir-windows-") as folder, closing(CompactedRecords(Path(folder))) as latest:
             for record in records:

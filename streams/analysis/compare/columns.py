@@ -60,7 +60,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 @dataclass(slots=True)
-class _Texts:
+class _TextColumn:
     """A column of texts."""
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Columns:
     """Lines without an event id."""
     blocks: list[tuple[int, int, dict[str, int]]] = field(default_factory=list)
     """First line and number of lines of each block of scores, and the place of each metric's column in bytes."""
-    texts: dict[str, _Texts] = field(default_factory=dict)
+    texts: dict[str, _TextColumn] = field(default_factory=dict)
     """The version, the dimensions as `by.NAME`, and the categories as `categories.NAME`."""
     lengths: array[int] = field(default_factory=lambda: array("i"))
     """Length of each event id in bytes."""
@@ -115,7 +115,7 @@ class Columns:
 
     def column(self, name: str) -> tuple[list[str], Ints]:
         """Return the distinct values of a column of texts, and the numbers of all lines' values; -1 for none."""
-        own = self.texts.get(name, _Texts())
+        own = self.texts.get(name, _TextColumn())
         own.fill(self.lines)
         return list(own.numbers), np.array(own.column, dtype=np.int64)
 
@@ -302,7 +302,7 @@ def _add_texts(columns: Columns, read: Sequence[Any], by: Sequence[str]) -> None
     """Add a block's texts."""
 
     def add(name: str, values: Sequence[str | None]) -> None:
-        column = columns.texts.setdefault(name, _Texts())
+        column = columns.texts.setdefault(name, _TextColumn())
         column.fill(columns.lines)
         column.add(values)
 

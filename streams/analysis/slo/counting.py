@@ -20,7 +20,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.analysis.slo.certainty import OUTCOMES
-from ragweir.streams.analysis.slo.minutes import Counts, MinuteCounts, MinuteWeights, Weights
+from ragweir.streams.analysis.slo.minutes import CountColumns, MinuteCounts, MinuteWeights, WeightColumns
 from ragweir.streams.services.aggregate.objectives import Objective
 from ragweir.streams.services.shared.dimensions import Dimensions
 from ragweir.streams.settings import Slo, WindowSettings
@@ -168,16 +168,16 @@ class SloCounter:
             found.append(numbers.setdefault(admitted, len(numbers)))
         return found
 
-    def counts(self, slo: int) -> Counts:
+    def counts(self, slo: int) -> CountColumns:
         """Return the counts of an SLO, given by its index."""
         return self._counts[slo].counts()
 
-    def weights(self, slo: int) -> Weights | None:
+    def weights(self, slo: int) -> WeightColumns | None:
         """Return the sums of weights of an SLO on a judged metric; None of any other SLO."""
         own = self._weights[slo]
         return None if own is None else own.weights()
 
-    def counts_by_value(self, slo: int) -> Iterator[tuple[str, list[str], Counts]]:
+    def counts_by_value(self, slo: int) -> Iterator[tuple[str, list[str], CountColumns]]:
         """Yield for each dimension its name, its values by their numbers, and the counts."""
         for name, numbers, counts in zip(self.by, self._numbers, self._counts_by_value[slo], strict=True):
             yield name, [value for (value,) in numbers], counts.counts()

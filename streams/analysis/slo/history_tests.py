@@ -19,7 +19,7 @@ from ragweir.streams.analysis.slo.burns import MINUTE_SECONDS, Burn
 from ragweir.streams.analysis.slo.certainty import OUTCOMES
 from ragweir.streams.analysis.slo.counting import SloCounter, minute_of, time_of
 from ragweir.streams.analysis.slo.judged_rules import SQUARED, WEIGHT
-from ragweir.streams.analysis.slo.minutes import Counts, Floats, Ints, Weights
+from ragweir.streams.analysis.slo.minutes import CountColumns, Floats, Ints, WeightColumns
 from ragweir.streams.analysis.slo.periods import ActivePeriod
 from ragweir.streams.analysis.slo.promtool import SHOWN_DIGITS, alert_test, test_file
 from ragweir.streams.analysis.slo.rehearsal import AlertRehearsal, Rehearsal
@@ -64,11 +64,11 @@ class _PastEvaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _History:
+class _SloSums:
     """The sums of one SLO."""
 
-    counts: Counts
-    weights: Weights | None
+    counts: CountColumns
+    weights: WeightColumns | None
 
     def robust_evaluation(self, alert: AlertRehearsal, period: _Period, *, fires: bool) -> _PastEvaluation | None:
         """Return the evaluation nearest to the middle of a period whose result does not depend on rounding."""
@@ -135,7 +135,7 @@ def history_tests(counter: SloCounter, rehearsal: Rehearsal, rule_file: str) -> 
     tests: list[dict[str, Any]] = []
     for place, own in enumerate(rehearsal.slos):
         weights = counter.weights(place)
-        history = _History(counter.counts(place), weights)
+        history = _SloSums(counter.counts(place), weights)
         for alert in own.alerts:
             firing, quiet = _periods(alert, rehearsal)
             for periods, fires in ((firing, True), (quiet, False)):

@@ -21,7 +21,7 @@ _BUFFERED_EVENTS = 1 << 16
 MILLION = 1_000_000
 
 
-class Counts(NamedTuple):
+class CountColumns(NamedTuple):
     """Columns ordered by minute: minutes since 1970, numbers of values, their events and bad events."""
 
     minutes: Ints
@@ -50,16 +50,16 @@ class MinuteCounts:
         self._keys, self._counts = merged, np.bincount(places, weights, len(merged)).astype(np.int64)
         self._buffer = array("q")
 
-    def counts(self) -> Counts:
+    def counts(self) -> CountColumns:
         """Return all counts."""
         self._flush()
         keys, places = np.unique(self._keys >> 1, return_inverse=True)
         bad = np.bincount(places, self._counts * (self._keys & 1), len(keys)).astype(np.int64)
         events = np.bincount(places, self._counts, len(keys)).astype(np.int64)
-        return Counts(keys >> _VALUE_BITS, keys & ((1 << _VALUE_BITS) - 1), events, bad)
+        return CountColumns(keys >> _VALUE_BITS, keys & ((1 << _VALUE_BITS) - 1), events, bad)
 
 
-class Weights(NamedTuple):
+class WeightColumns(NamedTuple):
     """Sums of weights, with one row for each of `certainty.OUTCOMES` and one column for each minute, in order."""
 
     minutes: Ints
@@ -93,10 +93,10 @@ class MinuteWeights:
         self._sums = np.array([np.bincount(places, row, len(merged)) for row in sums])
         self._keys, self._buffer, self._weights = merged, array("q"), array("d")
 
-    def weights(self) -> Weights:
+    def weights(self) -> WeightColumns:
         """Return all sums."""
         self._flush()
         minutes, places = np.unique(self._keys >> _OUTCOME_BITS, return_inverse=True)
         found = np.zeros((2, len(OUTCOMES), len(minutes)))
         found[:, self._keys & (len(OUTCOMES) - 1), places] = self._sums
-        return Weights(minutes, found[0], found[1])
+        return WeightColumns(minutes, found[0], found[1])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ragweir.streams.analysis.slo.burns import BURNS, Burn
 from ragweir.streams.analysis.slo.certainty import BAD, CERTAIN, EXCLUDED, GOOD, OUTCOMES, evidence, excluded
-from ragweir.streams.analysis.slo.minutes import MILLION, Counts, Floats, Ints, Weights
+from ragweir.streams.analysis.slo.minutes import MILLION, CountColumns, Floats, Ints, WeightColumns
 
 Flags = NDArray[np.bool_]
 _Array = TypeVar("_Array", Ints, Floats)
@@ -92,7 +92,7 @@ class ActivePeriod:
         return evidence(*self._weights(burn.long_m), threshold, adverse=False)
 
 
-def active_periods(counts: Counts, weights: Weights | None, end: int) -> Iterator[ActivePeriod]:
+def active_periods(counts: CountColumns, weights: WeightColumns | None, end: int) -> Iterator[ActivePeriod]:
     """Yield the periods in which alerts can fire, in order.
 
     Args:
@@ -112,7 +112,7 @@ def active_periods(counts: Counts, weights: Weights | None, end: int) -> Iterato
         yield ActivePeriod(first, events, bad, None if weights is None else _weight_totals(weights, first, length))
 
 
-def _weight_totals(weights: Weights, first: int, length: int) -> tuple[Floats, Floats]:
+def _weight_totals(weights: WeightColumns, first: int, length: int) -> tuple[Floats, Floats]:
     places = _places(weights.minutes, first, first + length - 1)
     found = np.zeros((2, len(OUTCOMES), length + 1))
     sums = np.array((weights.sums, weights.squares))

@@ -16,7 +16,7 @@ import numpy as np
 from ragweir.streams.analysis.slo.burns import BURNS, Burn
 from ragweir.streams.analysis.slo.certainty import BAD, GOOD
 from ragweir.streams.analysis.slo.counting import MINUTE_SECONDS, Example, SloCounter, minute_of, time_of
-from ragweir.streams.analysis.slo.minutes import Counts
+from ragweir.streams.analysis.slo.minutes import CountColumns
 from ragweir.streams.analysis.slo.periods import ActivePeriod, Flags, active_periods
 from ragweir.streams.settings import Slo
 
@@ -116,7 +116,7 @@ class Rehearsal:
     evaluations: int
     outside: int
     """Evaluations outside the requested times."""
-    refused: int
+    rejected: int
     """Records that are not evaluations."""
     start: datetime
     end: datetime
@@ -145,21 +145,21 @@ def duration_text(lasted: timedelta) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def rehearse(counter: SloCounter, source: str, outside: int = 0, refused: int = 0) -> Rehearsal:
+def rehearse(counter: SloCounter, source: str, outside: int = 0, rejected: int = 0) -> Rehearsal:
     """Evaluate all alerts on the counted events.
 
     Args:
         counter: has counted at least one evaluation.
         source: name of the source of evaluations.
         outside: evaluations outside the requested times.
-        refused: records that are not evaluations.
+        rejected: records that are not evaluations.
     """
     if counter.first is None or counter.last is None:
         raise ValueError("nothing was counted")
     span = range(minute_of(counter.first), minute_of(counter.last) + 1)
     slos = tuple(_rehearse_slo(counter, place, span) for place in range(len(counter.slos)))
     return Rehearsal(
-        source, counter.evaluations, outside, refused, time_of(span.start), time_of(span.stop), counter.by, slos
+        source, counter.evaluations, outside, rejected, time_of(span.start), time_of(span.stop), counter.by, slos
     )
 
 
@@ -211,7 +211,7 @@ def _firing(
     period: ActivePeriod,
     burn: Burn,
     minutes: tuple[int, int],
-    dimensions: Sequence[tuple[str, Sequence[str], Counts]],
+    dimensions: Sequence[tuple[str, Sequence[str], CountColumns]],
     end: int,
 ) -> Firing:
     first, after = minutes
@@ -233,7 +233,7 @@ def _firing(
 
 
 def _concentrations(
-    dimensions: Sequence[tuple[str, Sequence[str], Counts]], start: int, end: int
+    dimensions: Sequence[tuple[str, Sequence[str], CountColumns]], start: int, end: int
 ) -> list[Concentration]:
     """Return the values on which the bad events of some minutes concentrate, by descending excess."""
     found: list[Concentration] = []

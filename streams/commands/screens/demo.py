@@ -70,10 +70,10 @@ class Results:
 
     def __init__(self, catalogue: Catalogue, events: int) -> None:
         self.catalogue, self.events = catalogue, events
-        totals = Aggregator(catalogue)
-        self.total = EvaluationSummary(totals, judging=True)
+        aggregator = Aggregator(catalogue)
+        self.total = EvaluationSummary(aggregator, judging=True)
         self.versions: defaultdict[str, EvaluationSummary] = defaultdict(
-            lambda: EvaluationSummary(totals, judging=True)
+            lambda: EvaluationSummary(aggregator, judging=True)
         )
         self.rejected: Counter[str] = Counter()
         """Dead letters, by error class and message."""

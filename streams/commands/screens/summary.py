@@ -68,12 +68,12 @@ class EvaluationSummary:
     """Counts and statistics that are updated with each evaluation.
 
     Args:
-        totals: aggregates judged evaluations for the estimates.
+        aggregator: aggregates judged evaluations for the estimates.
         judging: true if the selected events are judged in this run.
     """
 
-    def __init__(self, totals: Aggregator, *, judging: bool = False) -> None:
-        self._totals, self._judging = totals, judging
+    def __init__(self, aggregator: Aggregator, *, judging: bool = False) -> None:
+        self._aggregator, self._judging = aggregator, judging
         self.scored = self.rejected = self.skipped = self.duplicates = self.selected = self.deferred = 0
         self.spent = 0
         """Cost of the judge's calls, in millionths of a dollar."""
@@ -107,10 +107,10 @@ class EvaluationSummary:
             self.outcomes[judge_outcome(evaluation)] += 1
             if evaluation.judge is not None and len(self._models) <= _MAX_MODELS:
                 self._models[evaluation.judge.model] = None
-        for name in self._totals.counted(evaluation.scores, judged=judged):
+        for name in self._aggregator.counted(evaluation.scores, judged=judged):
             if (value := evaluation.scores[name]) is not None and len(self._values[name]) < _MAX_VALUES:
                 self._values[name].append(value)
-        for name in self._totals.counted(evaluation.categories, judged=judged):
+        for name in self._aggregator.counted(evaluation.categories, judged=judged):
             if (label := evaluation.categories[name]) is not None:
                 self._labels[name][label] += 1
         if evaluation.decision.suites:
@@ -119,7 +119,7 @@ class EvaluationSummary:
                 self._aggregate()
 
     def _aggregate(self) -> None:
-        for contents in self._totals.aggregate(self._waiting, [None] * len(self._waiting)).values():
+        for contents in self._aggregator.aggregate(self._waiting, [None] * len(self._waiting)).values():
             self._contents.merge(contents)
         self._waiting = []
 
@@ -210,7 +210,7 @@ class EvaluationSummary:
             rows[metric] = (str(labels.total()), most)
         for metric, result in estimates.items():
             rows[metric] = (*rows.get(metric, ("",) * 5), estimated(result))
-        order = {name: place for place, name in enumerate(dict.fromkeys((*HEADLINES, *self._totals.schemes)))}
+        order = {name: place for place, name in enumerate(dict.fromkeys((*HEADLINES, *self._aggregator.schemes)))}
         for metric in sorted(rows, key=lambda name: order.get(name, len(order))):
             if metrics is None or metric in metrics:
                 table.add_row(metric, *rows[metric])

@@ -12,7 +12,7 @@ import orjson
 from ragweir.errors import DemoError
 from ragweir.schemas.codec.json import encode_json
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.playground.demo.picture import Answer, Moment, incident
+from ragweir.streams.playground.demo.picture import Moment, RiskPoint, incident
 from ragweir.streams.playground.demo.samples import Event
 from ragweir.streams.playground.demo.traffic import Encode, Sent
 from ragweir.streams.runtime.kafka.reader import offset_range, read
@@ -74,12 +74,12 @@ class Kept:
         return files
 
 
-def _answers(evaluations: Iterable[bytes], metric: str) -> Iterator[Answer]:
+def _answers(evaluations: Iterable[bytes], metric: str) -> Iterator[RiskPoint]:
     for each in evaluations:
         evaluation = Evaluation.model_validate(orjson.loads(each))
         risk = evaluation.scores.get(metric)
         if risk is not None:
-            yield Answer(evaluation.event_time.timestamp(), evaluation.pipeline_version or "", risk)
+            yield RiskPoint(evaluation.event_time.timestamp(), evaluation.pipeline_version or "", risk)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ text { font: 12px sans-serif; fill: #24292f } .title { font-size: 15px; font-wei
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RiskPoint:
     """One answer: when it ended, in epoch seconds, its pipeline version and its risk."""
 
     at_s: float
@@ -40,10 +40,11 @@ class Moment:
     name: str
 
 
-def incident(answers: Sequence[Answer], moments: Sequence[Moment], title: str) -> str:
+def incident(answers: Sequence[RiskPoint], moments: Sequence[Moment], title: str) -> str:
     """Return an SVG picture of answers as dots, and of moments as lines with their names.
 
-    >>> picture = incident([Answer(0.0, "v1", 0.1), Answer(9.0, "v2", 0.9)], [Moment(4.0, "quality drops")], "risk")
+    >>> points = [RiskPoint(0.0, "v1", 0.1), RiskPoint(9.0, "v2", 0.9)]
+    >>> picture = incident(points, [Moment(4.0, "quality drops")], "risk")
     >>> picture.count("<circle"), "quality drops" in picture
     (4, True)
     """

@@ -220,7 +220,7 @@ def partition_counts(admin: AdminClient, connection: Connection, timeout_s: floa
     except KafkaException as error:
         admin.poll(0)
         if connection.auth_error:
-            raise PermanentError(_refused(connection.auth_error)) from None
+            raise PermanentError(_failed_authentication(connection.auth_error)) from None
         # A connection that is closed without an answer has no better error.
         reason = (
             connection.last_error or f"{error.args[0].str()}; a broker that expects TLS or SASL gives the same error"
@@ -232,7 +232,7 @@ def partition_counts(admin: AdminClient, connection: Connection, timeout_s: floa
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def _refused(reason: str) -> str:
+def _failed_authentication(reason: str) -> str:
     """Return a failed authentication as a message; librdkafka gives one error for all faults of a certificate."""
     if "certificate verify failed" not in reason:
         return f"Kafka rejects the connection: {reason}"

@@ -151,7 +151,7 @@ class Committer:
         cause = self._transactions.abort(aborted)
         self._telemetry.count("ragweir_transactions_total", 1, "aborted")
         log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=pending.settled)
-        reason = f"Kafka refuses what it came to: {cause.str()}"
+        reason = f"Kafka rejects the records made from it: {cause.str()}"
         self._bisection.on_abort(cause.code(), reason, pending.settled, pending.last)
         self._identity.discard_answer()
         pending.clear()

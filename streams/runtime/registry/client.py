@@ -13,7 +13,7 @@ from urllib.parse import quote
 import orjson
 from pydantic import BaseModel, Field, ValidationError
 
-from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
+from ragweir.errors import ConfigurationError, RegistryUnavailable, RegistryUnusable
 from ragweir.schemas.registry.schema import AVRO, MAX_SCHEMA_BYTES, Schema
 from ragweir.streams.runtime.certificates import certificate_error
 from ragweir.streams.runtime.text.masking import masked_url
@@ -48,7 +48,7 @@ class _Reference(BaseModel):
     version: int
 
 
-class _Answer(BaseModel):
+class _SchemaAnswer(BaseModel):
     """The answer that gives a schema."""
 
     type: str | None = Field(None, alias="schemaType")
@@ -136,7 +136,7 @@ class RegistryClient:
         Raises:
             SchemaNotFound: if there is none with this id, or the answer is not a schema.
             RegistryUnavailable: if there is no answer, or one that a later request may not get.
-            RegistryRefused: if a later request would get the same.
+            RegistryUnusable: if a later request would get the same.
         """
         room = _Room()
         answer = self._schema(f"schemas/ids/{schema_id}", room)
@@ -148,7 +148,7 @@ class RegistryClient:
         """Return the number of subjects.
 
         Raises:
-            RegistryUnavailable, RegistryRefused: as `schema`.
+            RegistryUnavailable, RegistryUnusable: as `schema`.
         """
         answer = self._ask("GET", "subjects")
         return len(answer) if isinstance(answer, list) else 0
@@ -166,7 +166,7 @@ class RegistryClient:
 
         Raises:
             SchemaNotFound: if it is not registered there.
-            RegistryUnavailable, RegistryRefused: as `schema`.
+            RegistryUnavailable, RegistryUnusable: as `schema`.
         """
         return _id(self._ask("POST", f"subjects/{quote(subject, safe='')}", _posted(schema)))
 
@@ -178,15 +178,15 @@ class RegistryClient:
         """Set the compatibility that new versions of a subject need; may raise what `subjects` raises."""
         self._ask("PUT", f"config/{quote(subject, safe='')}", {"compatibility": level})
 
-    def _schema(self, path: str, room: _Room) -> _Answer:
+    def _schema(self, path: str, room: _Room) -> _SchemaAnswer:
         answer = self._ask("GET", path, room=room)
         try:
-            return _Answer.model_validate(answer)
+            return _SchemaAnswer.model_validate(answer)
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"])) or "the whole"
             raise SchemaNotFound(f"cannot be used: the registry's answer for it is not a schema ({where})") from None
 
-    def _add_references(self, answer: _Answer, found: dict[tuple[str, int], str], room: _Room) -> None:
+    def _add_references(self, answer: _SchemaAnswer, found: dict[tuple[str, int], str], room: _Room) -> None:
         """Add the schemas that one refers to, each after those that it refers to itself."""
         for each in answer.references or ():
             subject, version = each.subject, each.version
@@ -240,15 +240,15 @@ class RegistryClient:
             raise SchemaNotFound
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             what = "the registry does not know who asks" if status == HTTPStatus.UNAUTHORIZED else "it may not read"
-            raise RegistryRefused(
+            raise RegistryUnusable(
                 f"{self.url} answers {status}: {what}; set registry.client with basic.auth.user.info, "
                 "bearer.auth.token or a certificate that may read schemas"
             )
         if status in _REJECTED:
             why = str(answer.get("message") or "")[:_MAX_MESSAGE] if isinstance(answer, dict) else ""
-            raise RegistryRefused(f"{self.url} answers {status}: it does not take the schema: {why}")
+            raise RegistryUnusable(f"{self.url} answers {status}: it does not take the schema: {why}")
         if status == HTTPStatus.NOT_FOUND:
-            raise RegistryRefused(
+            raise RegistryUnusable(
                 f"{self.url} answers {status} without an error code of a Schema Registry: registry.url needs the whole "
                 "path of its API, such as http://registry:8080/apis/ccompat/v7 for Apicurio"
             )

@@ -44,7 +44,7 @@ def register(settings: Settings) -> dict[str, int]:
     The compatibility of a subject is set when it is new.
 
     Raises:
-        PermanentError: if the registry refuses it.
+        PermanentError: if the registry rejects it.
         RegistryUnavailable: if it does not answer.
         ConfigurationError: if there is none.
     """
@@ -102,7 +102,7 @@ class OutputForms:
         """Look up the ids of the schemas. Wait for the registry, as for a broker, until `stopped` returns true.
 
         Raises:
-            PermanentError: if a schema is not registered, or the registry refuses to be read.
+            PermanentError: if a schema is not registered, or the registry cannot be read.
         """
         with self._client:
             self._look_up(stopped)

@@ -81,7 +81,7 @@ class RegistrySchemas:
         self._asking: Counter[Hashable] = Counter()
         """The number of ids that are asked for, by source."""
         self._budget = WaitBudget()
-        self._refused: PermanentError | None = None
+        self._failure: PermanentError | None = None
         self._stopped: Callable[[], bool] = lambda: False
         self._thread: threading.Thread | None = None
         self._unavailable_logged_s: float | None = None
@@ -94,7 +94,7 @@ class RegistrySchemas:
             source: the source of the record, whose time to wait is limited.
 
         Raises:
-            PermanentError: if the registry refuses to be read.
+            PermanentError: if the registry cannot be read.
         """
         with self._changed:
             return self._found(schema_id) is not None or not self._waits(schema_id, source)
@@ -103,7 +103,7 @@ class RegistrySchemas:
         """Return the reader of a schema, or the rejection of its records. Wait until one of both is known.
 
         Raises:
-            PermanentError: if the registry refuses to be read.
+            PermanentError: if the registry cannot be read.
             Interrupted: if the worker is to stop meanwhile.
         """
         with self._changed:
@@ -131,8 +131,8 @@ class RegistrySchemas:
                 self._ask(schema_id, _REFRESH)
             if age_s < REMEMBERED_SECONDS:
                 return rejected
-        if self._refused is not None:
-            raise self._refused
+        if self._failure is not None:
+            raise self._failure
         return None
 
     def _waits(self, schema_id: int, source: Hashable) -> bool:
@@ -188,9 +188,9 @@ class RegistrySchemas:
             asked.next_s, asked.is_unanswered = self._clock() + pause_s, True
             self._log_unavailable(str(unavailable))
             return
-        except PermanentError as refused:
+        except PermanentError as error:
             with self._changed:
-                self._refused = refused
+                self._failure = error
                 self._asked.clear()
                 self._asking.clear()
                 self._changed.notify_all()

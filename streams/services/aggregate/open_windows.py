@@ -11,7 +11,7 @@ from itertools import islice
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
-from ragweir.schemas.packed_scores import Origin, ScoreRow
+from ragweir.schemas.packed_scores import DimensionFields, ScoreRow
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.aggregate.held_windows import LabelSetAdmission, WindowPart
 from ragweir.streams.services.aggregate.partition_state import PartitionState
@@ -55,7 +55,7 @@ class OpenWindows:
         self._dimensions, self._times, self._aggregator, self._decoded = dimensions, times, aggregator, decoded
         self._newest_us = None if state.newest is None else microseconds(state.newest)
         self._size_us = times.size // timedelta(microseconds=1)
-        self._found: dict[tuple[int, Origin], int] = {}
+        self._found: dict[tuple[int, DimensionFields], int] = {}
         """The numbers of windows by start and origin: the origins of most events are those of others."""
         self._numbers: dict[tuple[int, Labels], int] = {}
         """The numbers of windows by start in microseconds and label set."""
@@ -142,7 +142,7 @@ class OpenWindows:
             new = WindowPart(opened_at if self._times.is_held(key[0], newest) else -1 - opened_at)
             yield key, held or new, contents
 
-    def _number(self, start_us: int, origin: Origin, offset: int) -> int:
+    def _number(self, start_us: int, origin: DimensionFields, offset: int) -> int:
         """Return the number of the window of an event, which is that of the overflow set if it is not admitted."""
         labels, overflow = self._dimensions.of(origin), self._dimensions.overflow
         start = EPOCH + timedelta(microseconds=start_us)

@@ -67,7 +67,7 @@ class Windowing:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenWindow:
     """A window that further base windows may fall into.
 
     Its aggregates are those of smaller windows, which are copied before a second one is merged into them.
@@ -113,10 +113,10 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Me
     lengths = {size: timedelta(seconds=duration_s(size)) for size in settings.sizes}
     parts = _parts(lengths, timedelta(hours=settings.hold_h))
     admission = Admission(admission_limits(settings))
-    opened: dict[str, _Open] = {}
+    opened: dict[str, _OpenWindow] = {}
     before: datetime | None = None
 
-    def closed(windows: Iterable[_Open]) -> Iterator[MergedWindow]:
+    def closed(windows: Iterable[_OpenWindow]) -> Iterator[MergedWindow]:
         for ended in sorted(windows, key=_order):
             yield from opened.pop(ended.size).windows(settings.dimensions)
             for size in parts[ended.size]:
@@ -132,7 +132,7 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Me
         for size, length in lengths.items():
             if size not in opened:
                 begin = start_of(start, length)
-                opened[size] = _Open(size, begin, begin + length)
+                opened[size] = _OpenWindow(size, begin, begin + length)
             add_places(opened[size].places, busiest, settings.max_series)
         opened[settings.sizes[0]].take(kept)
     yield from closed(opened.copy().values())
@@ -159,6 +159,6 @@ def _parts(lengths: Mapping[str, timedelta], held: timedelta) -> dict[str, list[
     return parts
 
 
-def _order(window: _Open) -> tuple[datetime, timedelta]:
+def _order(window: _OpenWindow) -> tuple[datetime, timedelta]:
     """Return the sort key of a window: its end, then its length."""
     return window.end, window.end - window.start

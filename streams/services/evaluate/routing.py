@@ -25,7 +25,7 @@ from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.nearest import nearest_hint
-from ragweir.streams.services.shared.routing_rows import DRAW_RANGE, FLOOR, Choice, Selection, shipped_selection
+from ragweir.streams.services.shared.routing_rows import DRAW_RANGE, FLOOR, RowDecision, Selection, shipped_selection
 from ragweir.streams.settings import RoutingSettings, Rule
 from ragweir.streams.settings.routing import SHARED_SUITE
 
@@ -180,7 +180,7 @@ class Router:
         return row.with_floor(self._floors.get(SHARED_SUITE, 0.0))
 
     def _reasons(
-        self, suite: str, fired: int, choice: Choice | None
+        self, suite: str, fired: int, choice: RowDecision | None
     ) -> tuple[float, tuple[str, ...], str | None, str | None]:
         """Return a suite's probability, the reasons, and the row's revision and digest, if it has a row."""
         rules = {
@@ -194,7 +194,7 @@ class Router:
         floor = self._floors.get(suite, 0.0)
         return max(highest, floor), (*rules, FLOOR) if floor else tuple(rules), None, None
 
-    def _chances_of(self, fired: int, choice: Choice | None) -> tuple[_Chance, ...]:
+    def _chances_of(self, fired: int, choice: RowDecision | None) -> tuple[_Chance, ...]:
         return tuple(
             # Integers are compared, since the largest draws would round to 1.
             (bit, place, ceil(probability * DRAW_RANGE))
@@ -202,7 +202,7 @@ class Router:
             if (probability := self._reasons(suite, fired, choice)[0])
         )
 
-    def _decision_of(self, fired: int, choice: Choice | None, selected: int, barred: int) -> Decision:
+    def _decision_of(self, fired: int, choice: RowDecision | None, selected: int, barred: int) -> Decision:
         return Decision(
             suites=tuple(
                 SuiteDecision(

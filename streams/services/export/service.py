@@ -41,10 +41,10 @@ class ProjectionService:
 
 def _prometheus(settings: Settings) -> Projection:
     from ragweir.streams.services.export.prometheus import PrometheusExporter  # noqa: PLC0415
-    from ragweir.streams.services.shared.from_settings import known_catalogue, totals  # noqa: PLC0415
+    from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue  # noqa: PLC0415
 
     booleans = [name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"]
-    return PrometheusExporter(settings.windows, totals(settings).decoder(), booleans)
+    return PrometheusExporter(settings.windows, aggregator(settings).decoder(), booleans)
 
 
 def _windows(settings: Settings) -> KnownLabels:

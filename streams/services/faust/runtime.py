@@ -210,7 +210,7 @@ class EvaluateApp(faust.App):
         try:
             while rejection := await self._write(outcome.emissions):
                 self._agent.on_abort()
-                outcome = self._agent.dead_letter(record, f"Kafka refuses what it came to: {rejection}")
+                outcome = self._agent.dead_letter(record, f"Kafka rejects the records made from it: {rejection}")
             written = True
         finally:
             if written:

@@ -15,7 +15,7 @@ MAX_TIME_MS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class SourceClock:
+class JoinClock:
     """The newest marks of all source partitions, and the time that follows from them. It is replaced, never changed.
 
     The time is the minimum over all source partitions. It never decreases, and stands still while a source partition
@@ -24,7 +24,7 @@ class SourceClock:
     >>> def mark(partition: int, time_ms: int) -> ClockMark:
     ...     newest = SourceMark(topic="otlp", partition=partition, time_ms=time_ms, caught_up=True)
     ...     return ClockMark(sources={"otlp": 2}, marks=(newest,))
-    >>> clock = SourceClock()
+    >>> clock = JoinClock()
     >>> for each in (mark(0, 50), mark(1, 40), mark(0, 90)):
     ...     clock = clock.after(each)
     ...     print(clock.time_ms)
@@ -40,7 +40,7 @@ class SourceClock:
     time_ms: int = 0
     """The time, in epoch milliseconds; 0 before all source partitions have a mark."""
 
-    def after(self, mark: ClockMark) -> SourceClock:
+    def after(self, mark: ClockMark) -> JoinClock:
         """Return the clock after a mark; one of no partition changes nothing."""
         if not mark.marks:
             return self
@@ -54,7 +54,7 @@ class SourceClock:
         time_ms = self.time_ms
         if known and len(known) == sum(sources.values()):
             time_ms = max(time_ms, min(each.time_ms for each in known.values()))
-        return SourceClock(tuple(known[at] for at in sorted(known)), sources, time_ms)
+        return JoinClock(tuple(known[at] for at in sorted(known)), sources, time_ms)
 
 
 def read_mark(value: bytes | None) -> ClockMark:

@@ -13,10 +13,17 @@ from ragweir.schemas.assembly import CLOCK_KEY
 from ragweir.streams.runtime.agent import Agent, Assignment
 from ragweir.streams.runtime.agent_parts import Holding
 from ragweir.streams.runtime.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
-from ragweir.streams.services.join.clock import SourceClock
+from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.closing import TraceCloser, TraceReader
 from ragweir.streams.services.join.emitted import EmittedTraces
-from ragweir.streams.services.join.ledger import Ledger, MissedRange, Position, StoredState, newest_entry, restored
+from ragweir.streams.services.join.ledger import (
+    LedgerWriter,
+    MissedRange,
+    Position,
+    StoredState,
+    newest_entry,
+    restored,
+)
 from ragweir.streams.services.join.open_traces import TraceTimes
 from ragweir.streams.services.join.partition import PartitionAssembly
 from ragweir.streams.settings import AssembleSettings
@@ -129,10 +136,10 @@ class JoinAgent(Agent):
         """Make a dead letter of the next result of the record's partition, which `tick` emits.
 
         A transaction that Kafka does not accept is repeated with half of its results until it has only one, whose trace
-        is refused. The record that it settles need not be of that trace.
+        is rejected. The record that it settles need not be of that trace.
         """
         state = self._states[record.topic_partition]
-        state.refuse(record, reason)
+        state.reject(record, reason)
         if record.value is not None:  # A record that was read, which the runtime does not hand to `handle`.
             state.take(record)
         return Outcome()
@@ -223,8 +230,8 @@ class JoinAgent(Agent):
                     "assembly topic was emptied or is not that of this group; use another topics.prefix, or delete the "
                     "group with kafka-consumer-groups to assemble all traces in `spans` again"
                 )
-            ledger = Ledger(assignment.changelog.end, topic_id, self._clock)
-            return StoredState(Position(start, start, 0, SourceClock(), 0, 0), ledger, emitted)
+            ledger = LedgerWriter(assignment.changelog.end, topic_id, self._clock)
+            return StoredState(Position(start, start, 0, JoinClock(), 0, 0), ledger, emitted)
         stored = restored(assignment.changelog, newest, emitted, topic_id, self._clock)
         if not stored.is_same_topic:  # The offsets are those of another topic, and begin again at 0.
             position = stored.position._replace(next=start, floor=start)

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from ragweir.schemas.assembly import CLOCK_KEY, AssemblyEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.runtime.agent import Changelog
-from ragweir.streams.services.join.clock import SourceClock
+from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.emitted import EmittedTraces, packed_end
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -58,7 +58,7 @@ class Position(NamedTuple):
     """The first offset of the oldest open trace."""
     floor_ms: int
     """The clock at that offset."""
-    clock: SourceClock
+    clock: JoinClock
     closings: int
     """The number of closings with interactions so far."""
     remembered_from: int
@@ -66,7 +66,7 @@ class Position(NamedTuple):
     gap: MissedRange | None = None
 
 
-class Closing(NamedTuple):
+class ClosedTrace(NamedTuple):
     """A closed trace, as the ledger lists it."""
 
     trace_id: bytes
@@ -81,10 +81,10 @@ class Closing(NamedTuple):
         return _HEAD.size + len(self.packed)
 
 
-def packed_closings(closings: Iterable[Closing], next_offset: int) -> bytes:
+def packed_closings(closings: Iterable[ClosedTrace], next_offset: int) -> bytes:
     """Return closings in binary.
 
-    >>> closings = [Closing(bytes(16), 7), Closing(bytes(16), 9, bytes(12))]
+    >>> closings = [ClosedTrace(bytes(16), 7), ClosedTrace(bytes(16), 9, bytes(12))]
     >>> list(unpacked_closings(packed_closings(closings, 9), 9)) == closings
     True
     """
@@ -94,7 +94,7 @@ def packed_closings(closings: Iterable[Closing], next_offset: int) -> bytes:
     )
 
 
-def unpacked_closings(data: bytes, next_offset: int) -> Iterator[Closing]:
+def unpacked_closings(data: bytes, next_offset: int) -> Iterator[ClosedTrace]:
     """Yield the closings that `packed_closings` packed.
 
     Raises:
@@ -105,7 +105,7 @@ def unpacked_closings(data: bytes, next_offset: int) -> Iterator[Closing]:
         kind, trace_id, back = _HEAD.unpack_from(data, at)
         at += _HEAD.size
         end = packed_end(data, at) if kind == _EMITTED else at
-        yield Closing(trace_id, next_offset - back, data[at:end])
+        yield ClosedTrace(trace_id, next_offset - back, data[at:end])
         at = end
 
 
@@ -125,7 +125,7 @@ class _Page(NamedTuple):
 
 
 @dataclass(slots=True)
-class Ledger:
+class LedgerWriter:
     """Writes the entries of one partition.
 
     The offsets of entries are lower bounds: the first entry after an assignment has at least the offset that was the
@@ -155,7 +155,7 @@ class Ledger:
         """Make an entry due if the newest one was written long ago."""
         self.is_due |= self.clock() - self._written_s >= _RETELL_SECONDS
 
-    def entry(self, position: Position, closings: Iterable[Closing]) -> bytes:
+    def entry(self, position: Position, closings: Iterable[ClosedTrace]) -> bytes:
         """Return the next entry, which `commit` or `abort` follows."""
         data = packed_closings(closings, position.next)
         sequence = self.newest.sequence + 1 if self.newest else 0
@@ -205,7 +205,7 @@ class StoredState:
     """The state of a partition, as its ledger has it: without the open traces, which are read again."""
 
     position: Position
-    ledger: Ledger
+    ledger: LedgerWriter
     emitted: EmittedTraces
     read_to: dict[bytes, int] = field(default_factory=dict)
     """The offsets before which closed traces are not opened again, by trace id."""
@@ -253,7 +253,7 @@ def restored(
     offset, last = newest
     is_same = _is_same_topic(last, topic_id)
     committed = last.committed if is_same else 0
-    ledger = Ledger(changelog.end, topic_id, clock, last)
+    ledger = LedgerWriter(changelog.end, topic_id, clock, last)
     read_to: dict[bytes, int] = {}
     begun = False
     for entry_offset, entry, closings in _entries(changelog, offset, last):
@@ -281,7 +281,7 @@ def restored(
         last.next if is_same else 0,
         committed,
         last.floor_ms,
-        SourceClock(last.clock, last.sources, last.clock_ms),
+        JoinClock(last.clock, last.sources, last.clock_ms),
         emitted.count,
         emitted.first,
         missed,
@@ -291,7 +291,7 @@ def restored(
 
 def _entries(
     changelog: Changelog, offset: int, last: AssemblyEntry
-) -> Iterator[tuple[int, AssemblyEntry, list[Closing]]]:
+) -> Iterator[tuple[int, AssemblyEntry, list[ClosedTrace]]]:
     """Yield the entries that a restore needs, with their offsets and closings; `last` is the newest, at `offset`."""
     # A bound above the entry itself is one of a topic that was deleted and created again.
     first = last.ledger_from if last.ledger_from <= offset else 0

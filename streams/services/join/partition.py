@@ -22,8 +22,8 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.records import Count, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.services.join.clock import MAX_TIME_MS, read_mark
-from ragweir.streams.services.join.closing import SERVICE, Closed, TraceCloser, TraceReader
-from ragweir.streams.services.join.ledger import Closing, MissedRange, Position, StoredState
+from ragweir.streams.services.join.closing import SERVICE, TraceCloser, TraceReader, TraceResult
+from ragweir.streams.services.join.ledger import ClosedTrace, MissedRange, Position, StoredState
 from ragweir.streams.services.join.open_traces import Cause, OpenTrace, OpenTraces, TraceTimes
 from ragweir.streams.settings import AssembleSettings
 
@@ -36,13 +36,13 @@ _MAX_RESULT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Result:
+class UncommittedResult:
     """A closed trace or a dead letter, until it is committed."""
 
-    closed: Closed
+    closed: TraceResult
     position: Position
     """The position after it."""
-    closing: Closing | None = None
+    closing: ClosedTrace | None = None
 
 
 class PartitionAssembly:
@@ -75,13 +75,13 @@ class PartitionAssembly:
         self.ledger, self._emitted = stored.ledger, stored.emitted
         self.traces = OpenTraces(settings)
         self.backlog: deque[Record] = deque()
-        self.results: deque[Result] = deque()
+        self.results: deque[UncommittedResult] = deque()
         self.counts: Counter[Count] = Counter()
         self._position = self._committed = stored.position
         self._read = start
         """The offset of the next record to take, which is behind the position during a rebuild."""
         self._closed_to = stored.read_to
-        self._refused: dict[int, str] = {}
+        self._rejected: dict[int, str] = {}
         """The records that must not be applied, with the reasons."""
         self._sent = 0
         self._result_bytes = 0
@@ -154,8 +154,8 @@ class PartitionAssembly:
 
     def _apply(self, record: Record) -> None:
         self.counts["ragweir_events_in_total",] += 1
-        position, closed = self._position, Closed(_without_value(record))
-        reason = self._refused.pop(record.offset, None)
+        position, closed = self._position, TraceResult(_without_value(record))
+        reason = self._rejected.pop(record.offset, None)
         try:
             _check(reason)
             if record.key is None:
@@ -172,7 +172,7 @@ class PartitionAssembly:
         self.traces.read_bytes += len(record.value or b"")
         self._move(position._replace(next=record.offset + 1))
         if closed.emissions:
-            self._add(Result(closed, self._position))
+            self._add(UncommittedResult(closed, self._position))
 
     def _after_mark(self, position: Position, record: Record) -> Position:
         clock = position.clock.after(read_mark(record.value))
@@ -205,10 +205,10 @@ class PartitionAssembly:
         if closed.packed:
             self._emitted.add(trace.trace_id, closed.packed)
         self._move(position)
-        closing = Closing(trace.trace_id, position.next, closed.packed)
-        self._add(Result(closed, self._position, closing))
+        closing = ClosedTrace(trace.trace_id, position.next, closed.packed)
+        self._add(UncommittedResult(closed, self._position, closing))
 
-    def _add(self, result: Result) -> None:
+    def _add(self, result: UncommittedResult) -> None:
         self.results.append(result)
         self._result_bytes += result.closed.size
 
@@ -244,7 +244,7 @@ class PartitionAssembly:
         it has results, since an outcome that Kafka does not accept is divided by them.
         """
         size = entry_size = 0
-        sent: list[Result] = []
+        sent: list[UncommittedResult] = []
         for result in self.results:
             if len(sent) >= max_results or (sent and (size >= max_bytes or entry_size >= self._max_entry_bytes)):
                 break
@@ -266,12 +266,12 @@ class PartitionAssembly:
         self._sent = len(sent)
         return size
 
-    def refuse(self, record: Record, reason: str) -> None:
+    def reject(self, record: Record, reason: str) -> None:
         """Make a dead letter of the next result, or of a record that has not been applied."""
         if record.value is not None and record.offset >= self._position.next:
-            self._refused[record.offset] = reason
+            self._rejected[record.offset] = reason
         elif self.results:
-            self.results[0].closed.refuse(reason)
+            self.results[0].closed.reject(reason)
 
     def on_commit(self) -> None:
         """Forget the results that were sent, which are committed."""
@@ -297,7 +297,7 @@ class PartitionAssembly:
 
 
 def _check(reason: str | None) -> None:
-    """Raise Rejected if there is a reason to refuse a record."""
+    """Raise Rejected if there is a reason to reject a record."""
     if reason is not None:
         raise Rejected("refused", reason)
 

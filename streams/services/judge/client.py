@@ -140,14 +140,14 @@ _MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = 
     ({409, 425, *range(500, 600)}, "", EndpointFailed, "server_error", "the judge's endpoint fails ({status})"),
     ({402}, "", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),
     ({403}, _FILTER, CallRejected, "rejected", "the judge's content filter refused the texts"),
-    ({401, 403}, "", EndpointUnusable, "refused", "the judge refuses the key ({status})"),
+    ({401, 403}, "", EndpointUnusable, "refused", "the judge rejects the key ({status})"),
     ({400, 404, 422}, _NO_MODEL, EndpointUnusable, "refused", "the judge does not know the model {model} ({status})"),
     (_REDIRECTS, "", EndpointUnusable, "refused", "judge.base_url redirects, which is not followed ({status})"),
     ({404, 405, 410}, "", EndpointUnusable, "refused", "nothing answers at judge.base_url ({status})"),
     (_ANY, _FILTER, CallRejected, "rejected", "the judge's content filter refused the texts"),
     ({413}, "", CallRejected, "rejected", "the texts are too long for the judge"),
     (_ANY, _LENGTH, CallRejected, "rejected", "the texts are too long for the judge"),
-    (_ANY, "", CallRejected, "rejected", "the judge refused the request ({status})"),
+    (_ANY, "", CallRejected, "rejected", "the judge rejected the request ({status})"),
 )
 
 

@@ -25,7 +25,7 @@ from ragweir.schemas.judging import LedgerEntry, ledger_key, rates_entry
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.runtime.records import Emission
-from ragweir.streams.services.judge.rate_limit import RateLimits, RateUse
+from ragweir.streams.services.judge.rate_limit import LimitUse, RateLimits
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class RateLedger:
             return
         if not self._has_begun and (stored := self._read(self._member)) is not None:
             self._has_begun = True
-            before = {name: RateUse(use.returned, use.open) for name, use in stored.entry.rates.items()}
+            before = {name: LimitUse(use.returned, use.open) for name, use in stored.entry.rates.items()}
             self.limits.begin(before, now_s - stored.at_s)
             log.info("the rate limits begin with the use of the process before", age_s=round(now_s - stored.at_s, 1))
         self._is_emitted = False

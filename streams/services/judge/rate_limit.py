@@ -26,7 +26,7 @@ _GRANTS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class RateUse:
+class LimitUse:
     """The use of one limit at a moment."""
 
     returned: Sequence[tuple[int, int]]
@@ -97,7 +97,7 @@ class SlidingLog:
         """True if the first call waits for a grant."""
         return self._granted is not None and self._needed > self._granted
 
-    def use(self, now: float) -> RateUse:
+    def use(self, now: float) -> LimitUse:
         """Return the use with a further grant, which `grant` makes valid once the use is committed."""
         self._forget(now)
         granted = self._granted or 0
@@ -105,7 +105,7 @@ class SlidingLog:
         returned: Counter[int] = Counter()
         for time, amount in self._returned:
             returned[int(now - time)] += amount
-        return RateUse(sorted(returned.items()), max(0, self._in_flight + granted + self._offered))
+        return LimitUse(sorted(returned.items()), max(0, self._in_flight + granted + self._offered))
 
     def grant(self) -> None:
         """Let calls take what the last use has granted, which is committed."""
@@ -113,7 +113,7 @@ class SlidingLog:
             self._granted += self._offered
         self._offered = 0
 
-    def begin(self, now: float, use: RateUse, passed_s: float) -> None:
+    def begin(self, now: float, use: LimitUse, passed_s: float) -> None:
         """Begin with the use of an earlier process, which was committed so many seconds ago; nothing is taken yet."""
         returned = sorted((now - max(0.0, passed_s) - age_s, amount) for age_s, amount in use.returned)
         self._returned = deque([*returned, (now, use.open)])
@@ -185,7 +185,7 @@ class RateLimits:
 
     # Grants.
 
-    def use(self) -> Mapping[str, RateUse]:
+    def use(self) -> Mapping[str, LimitUse]:
         """Return the use of each limit to commit, with further grants; nothing if no call waits for one."""
         with self._lock:
             if not any(log.needs_grant for log in self._logs.values()):
@@ -199,7 +199,7 @@ class RateLimits:
             for log in self._logs.values():
                 log.grant()
 
-    def begin(self, uses: Mapping[str, RateUse], passed_s: float) -> None:
+    def begin(self, uses: Mapping[str, LimitUse], passed_s: float) -> None:
         """Begin with the use that an earlier process committed so many seconds ago, unless calls were sent since."""
         with self._lock:
             now = self._clock()

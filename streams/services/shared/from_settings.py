@@ -161,7 +161,7 @@ def known_catalogue(settings: Settings) -> Catalogue:
     return _catalogue(replace(_loaded(settings.metrics), shipped_packs=tuple(packs.SHIPPED)))
 
 
-def totals(settings: Settings) -> Aggregator:
+def aggregator(settings: Settings) -> Aggregator:
     """Return the aggregator of windows, for all metrics that earlier windows may have.
 
     Raises:

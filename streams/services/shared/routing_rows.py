@@ -47,7 +47,7 @@ Rejection = Literal["unreadable", "late"]
 REJECTIONS: tuple[Rejection, ...] = ("unreadable", "late")
 
 
-class Choice(NamedTuple):
+class RowDecision(NamedTuple):
     """A row's decision about one event: the probability of selecting it, the reasons, the row's revision and digest."""
 
     probability: float
@@ -68,7 +68,7 @@ class Selection:
 
     >>> row = Selection("2026-11-22T00:00:00Z", 80, 0.5, 0.02)
     >>> row.choice(0.9, draw=2**63), row.choice(0.1, draw=0).because, row.choice(None, draw=2**63).because
-    (Choice(probability=1.0, because=('share',), row='2026-11-22T00:00:00Z', digest=None), ('floor',), ())
+    (RowDecision(probability=1.0, because=('share',), row='2026-11-22T00:00:00Z', digest=None), ('floor',), ())
     """
 
     __slots__ = ("_above", "_at", "_at_bound", "_below", "_floor_bound", "at_bin", "bin", "digest", "floor", "revision")
@@ -79,16 +79,16 @@ class Selection:
         self._floor_bound, self._at_bound = ceil(floor * DRAW_RANGE), ceil(at * DRAW_RANGE)
         # Each by whether the draw is below the floor.
         by = revision, digest
-        self._below = Choice(floor, (), *by), Choice(floor, (FLOOR,), *by)
-        self._at = Choice(at, (SHARE,), *by), Choice(at, (FLOOR,), *by), Choice(at, (), *by)
-        self._above = Choice(1.0, (SHARE,), *by), Choice(1.0, (SHARE, FLOOR), *by)
+        self._below = RowDecision(floor, (), *by), RowDecision(floor, (FLOOR,), *by)
+        self._at = RowDecision(at, (SHARE,), *by), RowDecision(at, (FLOOR,), *by), RowDecision(at, (), *by)
+        self._above = RowDecision(1.0, (SHARE,), *by), RowDecision(1.0, (SHARE, FLOOR), *by)
 
     @classmethod
     def of(cls, row: RoutingRow) -> Selection:
         """Return the selection by a row."""
         return cls(revision_of(row.effective_at), row.bin, row.at_bin, row.floor, digest_of(row))
 
-    def choice(self, risk: float | None, draw: int) -> Choice:
+    def choice(self, risk: float | None, draw: int) -> RowDecision:
         """Return what it says about an event.
 
         Args:

@@ -25,7 +25,7 @@ _DAY_S = 86_400
 _STEPS = 60
 
 
-class Outlook(NamedTuple):
+class ShareEstimate(NamedTuple):
     """The expectations of one application at one share."""
 
     share: float
@@ -39,7 +39,7 @@ class Outlook(NamedTuple):
     """Width of the 95 % interval of a score from 0 to 1, by size of window; None if too few events are drawn."""
 
 
-def outlook(
+def estimate_share(
     traffic: Traffic,
     days: float,
     share: float,
@@ -47,7 +47,7 @@ def outlook(
     cost_usd: float | None,
     sizes: Sequence[str],
     auroc: float = AUROC,
-) -> Outlook:
+) -> ShareEstimate:
     """Return the expectations of an application.
 
     Args:
@@ -64,7 +64,7 @@ def outlook(
     certain = (share - floor) / (1 - floor) if floor < 1 else 0.0
     bad = BAD if traffic.bad is None else traffic.bad
     found = found_by_rank(certain, bad, auroc)
-    return Outlook(
+    return ShareEstimate(
         share=share,
         judged_per_day=share * per_day,
         usd_per_day=None if cost_usd is None else share * per_day * cost_usd,
