@@ -23,6 +23,7 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     kafka.topics,
     kafka.durability,
     kafka.transactions,
+    kafka.sessions,
     kafka.group,
     kafka.retention,
     judge.judge,

@@ -172,8 +172,12 @@ def test_partitions_that_no_worker_has_read_are_named(kafka: SharedBroker, prefi
 
 @pytest.fixture(scope="module")
 def strict() -> Iterator[Settings]:
-    """Settings for a broker that lets groups wait and allows short transactions alone."""
-    properties = {"group.initial.rebalance.delay.ms": "3000", "transaction.max.timeout.ms": "6000"}
+    """Settings for a broker that lets groups wait, and allows short transactions and long sessions alone."""
+    properties = {
+        "group.initial.rebalance.delay.ms": "3000",
+        "group.min.session.timeout.ms": "12000",
+        "transaction.max.timeout.ms": "6000",
+    }
     with local_kafka(properties=properties) as broker:
         yield Settings(kafka={"bootstrap_servers": broker.bootstrap})
 
@@ -197,6 +201,17 @@ def test_brokers_that_allow_short_transactions_alone_are_named(strict: Settings,
     )
     text = checks.transactions(CheckContext(settings(kafka, ""), {}))
     assert text == "transaction.timeout.ms is 10000, and the brokers allow 900000"
+
+
+def test_brokers_that_allow_long_sessions_alone_are_named(strict: Settings, kafka: SharedBroker) -> None:
+    with pytest.raises(CheckFailed) as failed:
+        checks.sessions(CheckContext(strict, {}))
+    assert str(failed.value) == (
+        "session.timeout.ms is 10000 and group.min.session.timeout.ms of the brokers is 12000: they let no worker into "
+        "its group; set session.timeout.ms in kafka.client, or group.min.session.timeout.ms of the brokers"
+    )
+    text = checks.sessions(CheckContext(settings(kafka, ""), {}))
+    assert text.startswith("session.timeout.ms is 10000, and the brokers allow ")
 
 
 @pytest.mark.parametrize(("is_read", "used_ms"), [(True, 6_000), (False, 5_000)])

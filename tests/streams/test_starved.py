@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from ragweir.streams.runtime.kafka.client import Connection
 from ragweir.streams.runtime.loop import transactions
 from ragweir.streams.runtime.loop.transactions import Transactions
+from ragweir.streams.runtime.serving.health import STALLED_SECONDS, Health
 
 # A call to Kafka with a time limit of 1.5 s: it needs a line of input, and then some CPU time, before it returns.
 CALLING = """
@@ -132,3 +135,64 @@ def test_a_suspended_process_has_not_waited_for_kafka(monkeypatch: pytest.Monkey
     transactional = SimpleNamespace(client=producer, initialise=lambda call: call())
     Transactions(cast("Any", transactional), {}, "rag.evaluate-node-1-0", connection, *given).take_over()
     assert (producer.calls, connection.lost_reason) == (2, "")
+
+
+# A process that calls the judge, with a time limit of 1 s.
+ASKING = """
+import asyncio, sys
+from ragweir.streams.services.judge.protocol import JudgeError
+from ragweir.streams.services.judge.transport import Transport
+
+async def ask():
+    transport = Transport(sys.argv[1], "none", 1.0, 1)
+    try:
+        print((await transport.post("/chat", b"{}", 100)).status)
+    except JudgeError as error:
+        print(error)
+    await transport.aclose()
+
+asyncio.run(ask())
+"""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_answer_of_the_judge_that_came_while_nothing_ran_counts(answers: bool) -> None:
+    """A call that has timed out is billed at its maximum."""
+    asked, answer = threading.Event(), threading.Event()
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.set()
+            answer.wait(60)
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [sys.executable, "-P", "-c", ASKING, f"http://127.0.0.1:{server.server_port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+            assert asked.wait(60)
+            os.killpg(process.pid, signal.SIGSTOP)
+            if answers:
+                answer.set()
+            time.sleep(1.5)
+            os.killpg(process.pid, signal.SIGCONT)
+            assert process.stdout is not None
+            assert process.stdout.read() == ("200\n" if answers else "the judge did not answer in time\n")
+        answer.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("iterates", [True, False])
+def test_a_loop_that_has_not_run_yet_after_a_pause_is_not_stalled(iterates: bool) -> None:
+    health = Health(last_alive_s=time.monotonic() - 2 * STALLED_SECONDS)
+    timer = threading.Timer(0.05, health.alive)
+    if iterates:
+        timer.start()
+    assert health.stalled is not iterates
+    timer.cancel()

@@ -23,12 +23,14 @@ from ragweir.streams.runtime.kafka.client import (
     Identity,
     build,
     client_properties,
+    consumer_properties,
     partition_counts,
     producer_properties,
     reader_properties,
 )
 from ragweir.streams.runtime.kafka.configurations import (
     broker_configuration,
+    broker_limits,
     configurations,
     denied,
     without_broker_time,
@@ -38,6 +40,7 @@ from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 _MAX_SKEW_SECONDS = 300
+_SESSION, _SHORTEST, _LONGEST = "session.timeout.ms", "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 
 
 def broker(context: CheckContext) -> str:
@@ -113,6 +116,25 @@ def transactions(context: CheckContext) -> str:
             "kafka.client, or raise that of the brokers"
         )
     return f"{TIMEOUT} is {own}, and the brokers allow {allowed}"
+
+
+def sessions(context: CheckContext) -> str:
+    """Check that the brokers accept the session timeout of the workers, who else never get a partition."""
+    settings = context.settings
+    _ = context.existing
+    identity, connection = Identity("evaluate", 0, settings.topics.prefix), Connection(quiet=True)
+    own = int(consumer_properties(settings, identity, connection)[_SESSION])
+    limits = broker_limits(build(AdminClient, client_properties(settings, connection)), _SHORTEST, _LONGEST)
+    if limits is None:
+        return f"{_SESSION} is {own}; the limits of the brokers may not be read"
+    shortest, longest = limits
+    if not shortest <= own <= longest:
+        name, limit = (_SHORTEST, shortest) if own < shortest else (_LONGEST, longest)
+        raise CheckFailed(
+            f"{_SESSION} is {own} and {name} of the brokers is {limit}: they let no worker into its group; set "
+            f"{_SESSION} in kafka.client, or {name} of the brokers"
+        )
+    return f"{_SESSION} is {own}, and the brokers allow {shortest} to {longest}"
 
 
 def group(context: CheckContext) -> str:

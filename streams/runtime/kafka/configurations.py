@@ -38,6 +38,20 @@ def broker_configuration(admin: AdminClient) -> dict[str, str]:
     return _asked(admin, ConfigResource.Type.BROKER, [broker])[broker]
 
 
+def broker_limits(admin: AdminClient, *names: str) -> list[int] | None:
+    """Return settings of the broker with the lowest id that are numbers.
+
+    None if it does not answer, or the user may not read them.
+    """
+    try:
+        found = broker_configuration(admin)
+    except KafkaException as error:
+        if denied(error) or error.args[0].retriable():
+            return None
+        raise
+    return [int(found[name]) for name in names]
+
+
 def _asked(admin: AdminClient, kind: Any, names: Iterable[str]) -> dict[str, dict[str, str]]:
     resources = [ConfigResource(kind, name) for name in names]
     asked = admin.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
-from ragweir.streams.runtime.kafka.configurations import broker_configuration, denied
+from ragweir.streams.runtime.kafka.configurations import broker_limits
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -83,13 +83,6 @@ class TransactionalProducer:
 
 
 def broker_limit_ms(admin: AdminClient) -> int | None:
-    """Return the longest transaction timeout that the broker with the lowest id accepts.
-
-    None if it does not answer, or the user may not read it.
-    """
-    try:
-        return int(broker_configuration(admin)[LIMIT])
-    except KafkaException as error:
-        if denied(error) or error.args[0].retriable():
-            return None
-        raise
+    """Return the longest transaction timeout that the brokers accept; None if it cannot be read."""
+    limits = broker_limits(admin, LIMIT)
+    return None if limits is None else limits[0]

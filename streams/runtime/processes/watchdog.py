@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ragweir.streams.runtime.processes.awake import done_in_time
+from ragweir.streams.runtime.awake import done_in_time
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 import structlog
 
 from ragweir.errors import Interrupted, RestartRequired
-from ragweir.streams.runtime.processes.awake import done_in_time
+from ragweir.streams.runtime.awake import done_in_time
 from ragweir.streams.runtime.processes.limits import OUTSIDE, cause_of
 from ragweir.streams.runtime.processes.supervisor import SUPERVISOR
 from ragweir.streams.runtime.protection.canary import SURVIVED, WAITING

@@ -16,7 +16,7 @@ import orjson
 from ragweir.errors import Rejected, TransientError
 from ragweir.schemas.registry.readers import read_schema, reader_of
 from ragweir.schemas.registry.schema import Schema, unknown
-from ragweir.streams.runtime.processes.awake import done_in_time
+from ragweir.streams.runtime.awake import done_in_time
 from ragweir.streams.runtime.processes.child_python import python_command
 from ragweir.streams.runtime.processes.limits import OUT_OF_MEMORY, OUTSIDE, cause_of, limit_memory, limit_time
 

@@ -12,11 +12,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from ragweir.streams.runtime.awake import done_in_time
 from ragweir.streams.runtime.serving.port_holder import PortHolder
 from ragweir.streams.runtime.serving.server import App, serve_app
 
 STALLED_SECONDS = 60.0
 """Time without an iteration after which a loop is stalled. A batch is limited in bytes and takes far less."""
+_GRACE_SECONDS = 0.3
 _END_OF_OPENMETRICS = b"# EOF\n"
 
 
@@ -51,8 +53,15 @@ class Health:
 
     @property
     def stalled(self) -> bool:
-        """True if the last iteration of the loop is too long ago."""
-        return time.monotonic() - self.last_alive_s > STALLED_SECONDS
+        """True if the last iteration of the loop is too long ago, and none follows while this is asked."""
+        last = self.last_alive_s
+
+        def iterates(within_s: float) -> bool:
+            time.sleep(within_s)
+            return self.last_alive_s != last
+
+        # After the process was suspended, the loop may not have run yet.
+        return time.monotonic() - last > STALLED_SECONDS and not done_in_time(iterates, _GRACE_SECONDS)
 
 
 def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:

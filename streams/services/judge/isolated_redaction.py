@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 
-from ragweir.streams.runtime.processes.awake import done_in_time
+from ragweir.streams.runtime.awake import done_in_time
 from ragweir.streams.runtime.processes.child_python import python_command
 
 Redact = Callable[[str], str]

@@ -6,7 +6,6 @@ they would send texts of events to another host; cookies are dropped. Any except
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import structlog
 from yarl import URL
 
 from ragweir.errors import ConfigurationError
+from ragweir.streams.runtime.awake import result_in_time
 from ragweir.streams.runtime.certificates import certificate_error
 from ragweir.streams.services.judge.protocol import EndpointFailed, EndpointUntrusted, JudgeError
 
@@ -56,7 +56,8 @@ class Transport:
     Args:
         base_url: the URL of the API; may hold a query, and a user and password, which are sent instead of the key.
         key: the bearer token.
-        timeout_s: time limit of one request from connecting to the last byte; connecting may take half of it.
+        timeout_s: time limit of one request from connecting to the last byte, of the time in which the process runs;
+            connecting may take half of it.
         connections: the most open connections.
 
     Raises:
@@ -85,8 +86,7 @@ class Transport:
             JudgeError: if there is no response within the limits.
         """
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._post(path, body, most_bytes)
+            return await result_in_time(self._post(path, body, most_bytes), self._timeout_s)
         except JudgeError:
             raise
         except Exception as error:
