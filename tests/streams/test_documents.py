@@ -3,6 +3,7 @@
 import posixpath
 import re
 from functools import cache
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -82,11 +83,27 @@ def test_every_link_leads_somewhere(document: str) -> None:
 
 @pytest.mark.parametrize("document", CONTRIBUTORS)
 def test_every_path_exists(document: str) -> None:
-    """A path is relative to the root or to the document."""
-    folders = (ROOT, (ROOT / document).parent)
+    """A path is relative to the root or the document, or to the folder that is named before it, or one around that."""
     paths = [each for each in code(document) if PATH.fullmatch(each) and not each.startswith("ragweir.")]
     assert paths
-    assert [each for each in paths if not any((folder / each).exists() for folder in folders)] == []
+    missing, named = [], Path()
+    for each in paths:
+        folders = (ROOT / document).parent, ROOT / named, *(ROOT / around for around in named.parents)
+        if not any((folder / each).exists() for folder in folders):
+            missing.append(each)
+        named = Path(each) if (ROOT / each).is_dir() else named
+    assert missing == []
+
+
+def test_every_package_is_in_the_architecture() -> None:
+    """The page names each package, as a path from the root, and each folder of the tests and of `deploy/`."""
+    packages = {
+        file.parent for folder in ("schemas", "metrics", "streams") for file in (ROOT / folder).rglob("__init__.py")
+    }
+    folders = {file.parent for folder in ("tests", "deploy") for file in (ROOT / folder).glob("*/*")}
+    paths = {f"{each.relative_to(ROOT).as_posix()}/" for each in packages | folders if each.name != "__pycache__"}
+    assert len(paths) > 60
+    assert paths - {*code("docs/architecture.md")} == set()
 
 
 @pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
