@@ -5,7 +5,6 @@ The partition of a key is known, so that one partition of each topic is read, an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from ragweir.streams.analysis.traces.story import TraceStory, read_to, trace_id_
 from ragweir.streams.files.events import EventReader
 from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties
 from ragweir.streams.runtime.kafka.reader import OffsetRange, Watch, offset_range, read, topics
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.aggregate.window_times import start_of
 from ragweir.streams.services.shared.dimensions import Dimensions
@@ -315,7 +315,7 @@ class TopicSearch:
 
     def _limited(self, whole: OffsetRange, partition: int, since_ms: int | None) -> OffsetRange:
         if self._since_s is not None:
-            since_ms = max(since_ms or 0, int(1000 * (time.time() - self._since_s)))
+            since_ms = max(since_ms or 0, int(1000 * (machine.time() - self._since_s)))
         if since_ms is not None:
             return offset_range(self._settings, whole.topic, partitions=[partition], since_ms=since_ms)
         return whole.newest(self._newest)

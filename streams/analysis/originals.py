@@ -6,7 +6,6 @@ has changed since, or is read through another map, shows no other event's text.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -22,6 +21,7 @@ from ragweir.streams.analysis.traces.collection import TraceCollection
 from ragweir.streams.files.events import EventReader
 from ragweir.streams.files.folders import data_files
 from ragweir.streams.files.map_choice import choose
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
@@ -69,9 +69,9 @@ def in_kafka(settings: Settings, evaluation: Evaluation, record: Record | None) 
     source = evaluation.source
     if record is None or source is None:
         return Original(None, "", _GONE)
-    until = time.monotonic() + _REGISTRY_SECONDS
+    until = machine.monotonic() + _REGISTRY_SECONDS
     agent = EvaluateAgent(_with_time(evaluate_config(settings, settings.input_topic), evaluation))
-    agent.preparation.start(lambda: time.monotonic() > until)
+    agent.preparation.start(lambda: machine.monotonic() > until)
     place = f"{source.topic}/{source.partition}/{source.offset}"
     try:
         return _in_record(agent, record, evaluation, source, place)

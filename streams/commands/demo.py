@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
@@ -50,6 +48,7 @@ from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
 from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.settings import Settings, WindowSettings
 from ragweir.streams.settings.permissions import create
@@ -242,7 +241,7 @@ def _keep(settings: Settings, step: Callable[[], None], pages: Mapping[str, str]
     try:
         while True:
             step()
-            time.sleep(_POLL_SECONDS)
+            machine.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         out.say("Stopping everything")
 
@@ -251,7 +250,7 @@ def _write(file: Path, count: int) -> None:
     """Write samples that end now, one interaction a line."""
     try:
         with create(file) as sink:
-            sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, datetime.now(UTC)))
+            sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, machine.now()))
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
     out.say(f"{count} sample interactions written; try `ragweir score {file}`")

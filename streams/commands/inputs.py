@@ -16,6 +16,7 @@ from ragweir.streams.commands.app import err
 from ragweir.streams.files.bytestreams import ByteSource
 from ragweir.streams.files.folders import data_files
 from ragweir.streams.files.formats import SUFFIXES
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 
 _STANDARD = Path("-")
@@ -103,4 +104,4 @@ def _input(path: Path) -> Input:
             status = path.stat()
             if path.is_file():
                 return Input(path, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
-    return Input(path, None, datetime.now(UTC))
+    return Input(path, None, machine.now())

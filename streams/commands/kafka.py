@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from ragweir.streams.commands.app import app, out
 from ragweir.streams.commands.stopping import interrupt_on_signals
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.node import require_free
+from ragweir.streams.runtime.machine import machine
 
 _CHECK_SECONDS = 1.0
 
@@ -49,7 +49,7 @@ def kafka(
                 " create`."
             )
             while True:
-                time.sleep(_CHECK_SECONDS)
+                machine.sleep(_CHECK_SECONDS)
                 broker.require_running()
     except KeyboardInterrupt:
         out.say(f"Kafka is stopped; its data are in {data}." if data else "Kafka is stopped, and its data are removed.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,6 +13,7 @@ from typing_extensions import override
 
 from ragweir.streams.commands.app import err
 from ragweir.streams.runtime.kafka.reader import OnProgress
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 
 _REDRAW_SECONDS = 0.2
@@ -31,7 +31,7 @@ class Bars(Progress):
     """
 
     def __init__(self, *, lines: bool = False) -> None:
-        self._next_line_s = time.monotonic() + _LINE_SECONDS if lines and not err.is_terminal else math.inf
+        self._next_line_s = machine.monotonic() + _LINE_SECONDS if lines and not err.is_terminal else math.inf
         detail = TextColumn("{task.fields[detail]}", markup=False)
         text = TextColumn("{task.description}", markup=False)
         columns = text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), detail
@@ -53,9 +53,9 @@ class Bars(Progress):
 
     def _write_line(self, task_id: TaskID) -> None:
         """Write the progress of a task as a line if it is time for one."""
-        if time.monotonic() < self._next_line_s:
+        if machine.monotonic() < self._next_line_s:
             return
-        self._next_line_s = time.monotonic() + _LINE_SECONDS
+        self._next_line_s = machine.monotonic() + _LINE_SECONDS
         task = self._tasks[task_id]
         left = task.time_remaining
         parts = [
@@ -91,7 +91,7 @@ class FileProgress:
 
     def __init__(self, bars: Bars, doing: str, total: int | None) -> None:
         self._bars, self._task = bars, bars.add(doing, total)
-        self._began_s = self._drawn_s = time.monotonic()
+        self._began_s = self._drawn_s = machine.monotonic()
         self._drawn_bytes = 0
         self.events = self.bytes = 0
 
@@ -102,7 +102,7 @@ class FileProgress:
     def on_event(self) -> None:
         """Add an event that is done."""
         self.events += 1
-        now_s = time.monotonic()
+        now_s = machine.monotonic()
         if now_s - self._drawn_s >= _REDRAW_SECONDS:
             rate = self.events / (now_s - self._began_s)
             detail = f"{self.events:,} events, {rate:,.0f}/s"

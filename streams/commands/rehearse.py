@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,7 @@ from ragweir.streams.analysis.slo.timeline import page
 from ragweir.streams.commands.app import out, settings
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.from_settings import aggregator
 from ragweir.streams.services.table import SERVICES
@@ -140,7 +141,7 @@ def rehearsal(
     evaluated twice counts twice, as in the live counters.
     """
     effective = settings()
-    now = datetime.now(UTC)
+    now = machine.now()
     start = time_argument(since, "--from", now) if since else None
     end = time_argument(until, "--to", now) if until else None
     if start and end and start >= end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +28,7 @@ from ragweir.streams.commands.options import DefaultTime, MapFile, Workers
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.worker_exit import as_worker
 from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import own_command, same_command, stop_flag
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.aggregate.merged_window import MergedWindow
@@ -302,7 +303,7 @@ def _show_estimate(found: ReplayEstimate, where: StoredRun, workers: int, rate: 
     outcomes = ", ".join(f"{found.outcomes[name]} {kind}" for name, kind in kinds.items() if found.outcomes[name])
     table.add_row(f"of a sample of {found.sampled}", outcomes or "nothing")
     lasts = timedelta(seconds=round(3600 * found.hours(workers, rate)))
-    ends = datetime.now(UTC) + lasts
+    ends = machine.now() + lasts
     table.add_row("evaluating takes about", f"{lasts} with {workers} workers, until {ends:%Y-%m-%d %H:%M} UTC")
     for bill in found.costs:
         cost = f"about {bill.events:,} events, at most {bill.calls:,} calls and ${bill.usd:,.2f}"

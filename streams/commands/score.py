@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from ragweir.streams.commands.screens.summary import EvaluationSummary
 from ragweir.streams.commands.stopping import Stop
 from ragweir.streams.commands.worst import WorstAnswers
 from ragweir.streams.files.formats import Format
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Emission, Outcome, Record
 from ragweir.streams.runtime.text.terminal import dollars, printable, printable_json
 from ragweir.streams.services.aggregate.windowing import Windowing
@@ -197,10 +197,10 @@ def _shown(
     judging: JudgedFiles, lines: Iterable[tuple[Record, Outcome]], summary: EvaluationSummary, bars: Bars
 ) -> Iterator[tuple[Record | None, Outcome]]:
     """Judge events, and show the progress of the judge."""
-    judged, began_s = bars.add("Judging"), time.monotonic()
+    judged, began_s = bars.add("Judging"), machine.monotonic()
     for line in judging.run(lines):
         yield line
-        rate = summary.settled / (time.monotonic() - began_s)
+        rate = summary.settled / (machine.monotonic() - began_s)
         detail = f"{summary.settled} of {summary.selected}, {dollars(judging.spent)}, {rate:,.1f}/s"
         detail += f"; waiting: {judging.waits}" if judging.waits else ""
         bars.update(judged, total=summary.selected, completed=summary.settled, detail=detail)

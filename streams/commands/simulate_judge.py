@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from errno import EADDRINUSE
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from ragweir.errors import PermanentError
 from ragweir.streams.commands.app import app, out
 from ragweir.streams.playground.simulated.faults import FAULTS, Faults, WrongFaults
 from ragweir.streams.playground.simulated.server import LOOPBACK, simulated_judge
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import stop_flag
 from ragweir.streams.services.judge.probe import SIMULATED
 
@@ -99,7 +99,7 @@ def simulate_judge(
         ) as judge:
             out.say(_usage(judge.base_url, key, models))
             while not stopped():
-                time.sleep(_POLL_SECONDS)
+                machine.sleep(_POLL_SECONDS)
     except OSError as error:
         if error.errno == EADDRINUSE:
             raise PermanentError(

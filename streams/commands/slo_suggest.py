@@ -8,7 +8,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import orjson
@@ -25,6 +25,7 @@ from ragweir.streams.analysis.slo.suggestion import OBJECTIVES, History, Suggest
 from ragweir.streams.commands.app import out, settings
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import JsonFile, dimensions_of, write
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.dimensions import label
 from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
@@ -91,7 +92,7 @@ def suggest(
 
     `ragweir slo suggest unsupported_risk --at-most 0.5 --from 7d`
     """
-    effective, now = settings(), datetime.now(UTC)
+    effective, now = settings(), machine.now()
     if at_least is not None and at_most is not None:
         raise typer.BadParameter("--at-least and --at-most are alternatives")
     (dimension,) = dimensions_of(effective, [by])

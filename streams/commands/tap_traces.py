@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from ragweir.streams.analysis.traces.sample import TraceSample
 from ragweir.streams.commands.app import FAILURE, out, shared_flags
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.sampled import evaluate, show_rejections, show_scores, show_times
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -68,7 +68,7 @@ def show_traces(
             f"{len(records):,} records of {source} were read, the newest ones, from {partitions} of its partitions: "
             "OpenTelemetry traces or logs."
         )
-    now_ms = None if file else int(1_000 * time.time())
+    now_ms = None if file else int(1_000 * machine.time())
     with Bars() as bars, bars.shown("Assembling", len(records)) as done:
         sample = TraceSample.of(records, effective.assemble, has_older=has_older and not file, now_ms=now_ms, done=done)
     show_rejections("are no export request of traces or logs", sample.rejections)

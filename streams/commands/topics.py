@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -20,6 +19,7 @@ from ragweir.streams.runtime.kafka.client import Connection, build, client_prope
 from ragweir.streams.runtime.kafka.configurations import give_broker_time, without_broker_time
 from ragweir.streams.runtime.kafka.topic_growth import Obstacles, TopicGrowth
 from ragweir.streams.runtime.kafka.topics import create_topics, retention_h
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 
 _POLL_SECONDS = 1.0
@@ -129,16 +129,16 @@ def _wait(growth: TopicGrowth, timeout_s: float) -> None:
     Raises:
         PermanentError: if that takes longer than the timeout.
     """
-    until, shown = time.monotonic() + timeout_s, ""
+    until, shown = machine.monotonic() + timeout_s, ""
     with Bars() as bars:
         task, most = bars.add(""), 0
         while obstacles := growth.obstacles():
             most = max(most, obstacles.left)
             bars.update(task, description=obstacles.advice, total=most or None, completed=most - obstacles.left)
             shown = _show(obstacles, shown)
-            if time.monotonic() >= until:
+            if machine.monotonic() >= until:
                 raise PermanentError(f"nothing was changed: after {timeout_s:,.0f} s, still to do: {obstacles.advice}")
-            time.sleep(_POLL_SECONDS)
+            machine.sleep(_POLL_SECONDS)
 
 
 def _show(obstacles: Obstacles, shown: str) -> str:

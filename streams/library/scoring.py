@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, overload
 
@@ -15,6 +14,7 @@ from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument, map_of, settings_of
 from ragweir.streams.library.python_values import as_json
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
@@ -49,7 +49,7 @@ class Scorer:
 
     def scores(self, events: Iterable[object]) -> Iterator[Evaluation | Rejected]:
         """Yield the result of each event, in order."""
-        agent = EvaluateAgent(replace(self._config, default_time=datetime.now(UTC)))
+        agent = EvaluateAgent(replace(self._config, default_time=machine.now()))
         return (_result(agent, event, number) for number, event in enumerate(events, 1))
 
 

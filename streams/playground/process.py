@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ragweir.errors import RagweirError
+from ragweir.streams.runtime.machine import machine
 
 # Reads a pipe that only this process holds open: when this process ends, the pipe does.
 # Linux's own parent-death signal would fire with the thread, not the process, that started the child.
@@ -113,9 +113,9 @@ def wait_until(ready: Callable[[], object], check: Callable[[], None], seconds: 
         seconds: the longest wait.
         late: is raised after it.
     """
-    deadline = time.monotonic() + seconds
+    deadline = machine.monotonic() + seconds
     while not ready():
         check()
-        if time.monotonic() > deadline:
+        if machine.monotonic() > deadline:
             raise late
-        time.sleep(_POLL_SECONDS)
+        machine.sleep(_POLL_SECONDS)

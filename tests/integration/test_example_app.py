@@ -15,8 +15,8 @@ import ragweir
 from examples.app import after, before, facts
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.clients.publish import recorders
 from ragweir.streams.clients.publish.publisher import Publisher
+from ragweir.streams.runtime.machine import machine
 
 
 def run(version: str, **settings: str) -> str:
@@ -68,8 +68,8 @@ def test_durations_are_those_of_the_calls(kafka: SharedBroker, prefix: str, monk
     def advance(milliseconds: int) -> None:
         now[0] += milliseconds * 10**6
 
-    monkeypatch.setattr(recorders, "time_ns", lambda: now[0])
-    monkeypatch.setattr(recorders, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(machine.clocks, "time_ns", lambda: now[0])
+    monkeypatch.setattr(machine.clocks, "monotonic_ns", lambda: now[0])
     monkeypatch.setattr(after, "search", lambda question: (advance(40), facts.search(question))[1])
     monkeypatch.setattr(after, "simulated_model", lambda *_: (advance(300), "Ada.")[1])
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")

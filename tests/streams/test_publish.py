@@ -36,6 +36,7 @@ from ragweir.streams.clients.publish.encoding import encode
 from ragweir.streams.clients.publish.publisher import Publisher
 from ragweir.streams.clients.publish.recorders import InteractionRecorder
 from ragweir.streams.clients.publish.snapshot import snapshot
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import KafkaSettings, PublisherSettings, PublishSettings
 
 NOWHERE = "127.0.0.1:1"
@@ -482,8 +483,8 @@ class Clocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall_ns = 1_764_000_000 * 10**9
         self.monotonic_ns = 0
-        monkeypatch.setattr(recorders, "time_ns", lambda: self.wall_ns)
-        monkeypatch.setattr(recorders, "perf_counter_ns", lambda: self.monotonic_ns)
+        monkeypatch.setattr(machine.clocks, "time_ns", lambda: self.wall_ns)
+        monkeypatch.setattr(machine.clocks, "monotonic_ns", lambda: self.monotonic_ns)
 
     def advance(self, milliseconds: int) -> None:
         self.wall_ns += milliseconds * 10**6

@@ -10,6 +10,7 @@ from ragweir.errors import Interrupted, PermanentError, RegistryUnavailable, Reg
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.schema import Read, Schema
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.registry import schemas as module
 from ragweir.streams.runtime.registry.client import SchemaNotFound
@@ -216,7 +217,7 @@ def test_look_ups_are_at_most_ten_a_second(monkeypatch: pytest.MonkeyPatch) -> N
             pauses.append(seconds)
         pause.wait(0.001)
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr(machine.clocks, "sleep", sleep)
     schemas = RegistrySchemas(lambda schema_id: Schema("AVRO", str(schema_id)), made)
     for schema_id in range(20):
         schemas.reader(schema_id)

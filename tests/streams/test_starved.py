@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from ragweir.streams.runtime.kafka.client import Connection
-from ragweir.streams.runtime.loop import transactions
 from ragweir.streams.runtime.loop.transactions import Transactions
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.serving.health import STALLED_SECONDS, Health
 
 # A call to Kafka with a time limit of 1.5 s: it needs a line of input, and then some CPU time, before it returns.
@@ -130,7 +130,7 @@ class Suspended:
 def test_a_suspended_process_has_not_waited_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call is made again, and no broker is reported as lost."""
     producer, connection = Suspended(), Connection(quiet=True)
-    monkeypatch.setattr(transactions, "time", SimpleNamespace(monotonic=lambda: producer.now_s))
+    monkeypatch.setattr(machine.clocks, "monotonic", lambda: producer.now_s)
     given: tuple[Any, ...] = (lambda: None, lambda: False, lambda _: None)
     transactional = SimpleNamespace(client=producer, initialise=lambda call: call())
     Transactions(cast("Any", transactional), {}, "rag.evaluate-node-1-0", connection, *given).take_over()

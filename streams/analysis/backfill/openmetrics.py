@@ -6,11 +6,10 @@ ascending times and silently drops other samples, so samples are neither grouped
 
 from __future__ import annotations
 
-import time
-
 from typing_extensions import override
 
 from ragweir.streams.analysis.backfill.output_formats import OutputFormat
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.aggregate.merged_window import MergedWindow
 from ragweir.streams.services.export.exposition import FAMILIES, LabelSet, label_names, pairs, quoted
 from ragweir.streams.services.shared.from_settings import known_catalogue
@@ -45,7 +44,7 @@ class OpenMetrics(OutputFormat):
         self._dimensions = settings.windows.dimensions
         self._names = label_names(self._dimensions)
         self._families = [(each.name.replace(_LIVE, _HISTORY, 1), each.samples) for each in FAMILIES]
-        self._until_s = (time.time() if now_s is None else now_s) + _MAX_AHEAD_SECONDS
+        self._until_s = (machine.time() if now_s is None else now_s) + _MAX_AHEAD_SECONDS
         self._last_end_s = 0.0
         self.left_out = 0
         """Number of windows outside the range of times."""

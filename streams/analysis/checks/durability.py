@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing_extensions import override
 from ragweir.streams.runtime.kafka.client import build, reader_properties
 from ragweir.streams.runtime.kafka.configurations import broker_configuration, configurations
 from ragweir.streams.runtime.kafka.messages import topic_partition_of
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 5.0
@@ -173,8 +173,8 @@ def unread(settings: Settings, places: Sequence[TopicPartition], kept_ms: Mappin
     found = []
     with build(Consumer, reader_properties(settings)) as consumer:
         consumer.assign(limited)
-        left, until = len(limited), time.monotonic() + _TIMEOUT_S
-        while left and time.monotonic() < until:
+        left, until = len(limited), machine.monotonic() + _TIMEOUT_S
+        while left and machine.monotonic() < until:
             message = consumer.poll(0.2)
             if message is None:
                 continue
@@ -185,6 +185,6 @@ def unread(settings: Settings, places: Sequence[TopicPartition], kept_ms: Mappin
             consumer.incremental_unassign([TopicPartition(topic, partition)])
             left -= 1
             if error is None:
-                age_s = time.time() - message.timestamp()[1] / 1_000
+                age_s = machine.time() - message.timestamp()[1] / 1_000
                 found.append(Unread(topic, partition, age_s, int(kept_ms[topic]) / 1_000))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import orjson
 from confluent_kafka import TopicPartition
@@ -13,6 +13,7 @@ from ragweir.schemas.judging import LedgerEntry
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
 from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.masking import masked_url
 from ragweir.streams.runtime.text.terminal import dollars, printable
 from ragweir.streams.services.judge.days import next_day
@@ -89,7 +90,7 @@ def spending(context: CheckContext) -> str:
         return "none, since there is no judge"
     topic = f"{settings.topics.prefix}judge.ledger"
     context.partitions(topic)
-    today = datetime.now(UTC).date()
+    today = machine.now().date()
     days = {"today": today.isoformat(), "yesterday": (today - timedelta(days=1)).isoformat()}
     since = next_day(days["yesterday"]) - timedelta(days=1)
     entries = _ledger(settings, topic, round(since.timestamp() * 1_000))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -36,6 +34,7 @@ from ragweir.streams.runtime.kafka.configurations import (
     without_broker_time,
 )
 from ragweir.streams.runtime.kafka.transactional_producer import LIMIT, TIMEOUT, broker_limit_ms
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -213,7 +212,7 @@ def clock(context: CheckContext) -> str:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
                 newest_ms = max(newest_ms, message.timestamp()[1])
-    ahead_s = newest_ms / 1000 - time.time()
+    ahead_s = newest_ms / 1000 - machine.time()
     if ahead_s > _MAX_SKEW_SECONDS:
         raise CheckFailed(f"a record is stamped {ahead_s:.0f} s ahead of this machine; set the clocks by NTP")
     try:

@@ -12,6 +12,7 @@ from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, C
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
 from ragweir.streams.runtime.kafka.configurations import configurations
 from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.shared.routing_rows import RowTable
 from ragweir.streams.settings import Settings
@@ -33,7 +34,7 @@ def rows(context: CheckContext) -> str:
         records = list(read(settings, offset_range(settings, topic)))
     except (PermanentError, Unreachable) as error:
         raise CheckFailed(str(error)) from None
-    return summary(records, datetime.now(UTC), topic)
+    return summary(records, machine.now(), topic)
 
 
 def _check_retention(settings: Settings, topic: str) -> None:

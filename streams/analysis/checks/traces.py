@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from statistics import median
 
@@ -15,6 +14,7 @@ from ragweir.streams.analysis.sample import read_newest
 from ragweir.streams.analysis.traces.sample import TraceSample
 from ragweir.streams.runtime.kafka.client import Connection, Identity, build, client_properties
 from ragweir.streams.runtime.kafka.configurations import configurations
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
@@ -132,7 +132,7 @@ def traces(context: CheckContext) -> str:
     records = _newest(context)
     if not records:
         return "the source topics hold no records yet"
-    now_ms = int(1_000 * time.time())
+    now_ms = int(1_000 * machine.time())
     sample = TraceSample.of(records, settings.assemble, has_older=len(records) >= _SAMPLE, now_ms=now_ms)
     if len(sample.rejections) == len(records):
         raise CheckFailed(

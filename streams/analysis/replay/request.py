@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from ragweir.errors import ConfigurationError, PermanentError
@@ -24,6 +24,7 @@ from ragweir.streams.analysis.replay.runs import (
 from ragweir.streams.files.events import read_events
 from ragweir.streams.runtime.agent import Agent
 from ragweir.streams.runtime.kafka.reader import offset_range, topic_id, topics
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import ReplayBounds
 from ragweir.streams.runtime.text.masking import masked
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -71,12 +72,12 @@ def create_run(
     elif like is not None:
         topic, extents = like.topic, tuple(_present(settings, like, like.extents))
     else:
-        extents = tuple(_extents(settings, request, datetime.now(UTC)))
+        extents = tuple(_extents(settings, request, machine.now()))
     if files:
         topic = f"{prefix_of(settings, run_id)}interactions"
     run = Run(
         run_id=run_id,
-        began_at=datetime.now(UTC),
+        began_at=machine.now(),
         phase="loading" if files else "evaluating",
         asked=request,
         files=archives,
@@ -161,7 +162,7 @@ def _control(settings: Settings, like: Run | None) -> ControlRead | None:
     """
     if like is not None and like.control is not None:
         return _present_control(settings, like, like.control)
-    read_at, topic = datetime.now(UTC), settings.output_topic("control")
+    read_at, topic = machine.now(), settings.output_topic("control")
     if topic not in topics(settings):
         return None
     part = offset_range(settings, topic)

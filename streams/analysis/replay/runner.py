@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import IO
 
@@ -27,6 +25,7 @@ from ragweir.streams.analysis.replay.runs import find_run, run_settings, store_r
 from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties
 from ragweir.streams.runtime.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.runtime.kafka.topics import create_topics
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import Command, Supervisor
 from ragweir.streams.runtime.records import TopicPartition
 from ragweir.streams.services.slot import run_canary, run_slot
@@ -109,7 +108,7 @@ class ReplayRunner:
         elif run.phase == "evaluating":
             changes["phase"] = "summing" if run.asked.judge == "never" else "judging"
         elif run.phase == "summing":
-            changes["ended_at"] = datetime.now(UTC)
+            changes["ended_at"] = machine.now()
         self.run = Run.model_validate({**run.model_dump(), **changes})
         store_run(self.settings, self.run)
 
@@ -128,9 +127,9 @@ class ReplayRunner:
         def on_progress(steps: int) -> None:
             nonlocal shown_s
             left[live.topic, 0] -= steps
-            if time.monotonic() > shown_s + _POLL_SECONDS:
+            if machine.monotonic() > shown_s + _POLL_SECONDS:
                 self.on_progress(progress)
-                shown_s = time.monotonic()
+                shown_s = machine.monotonic()
 
         found = compare_selection(self.settings, self.run, config.rows.rows, live, on_progress, self.is_stopped)
         self.run = self.run.model_copy(update={"live_selection": found})
@@ -163,13 +162,13 @@ class ReplayRunner:
                 nonlocal next_poll_s
                 if self.is_stopped():
                     return True
-                if time.monotonic() < next_poll_s:
+                if machine.monotonic() < next_poll_s:
                     return False
                 is_over = monitor.poll()
                 if monitor.is_stalled:
                     monitor.progress.problem = monitor.progress.problem or _last_error(worker_log)
                 self.on_progress(monitor.progress)
-                next_poll_s = time.monotonic() + _POLL_SECONDS
+                next_poll_s = machine.monotonic() + _POLL_SECONDS
                 return is_over
 
             if is_finished():
@@ -191,7 +190,7 @@ class PhaseMonitor:
         self._settings, self._run, self.progress = settings, run, PhaseProgress(run.phase)
         group = Identity(SERVICE[run.phase], 0, settings.topics.prefix).group
         self._consumer = build(Consumer, {**reader_properties(settings), "group.id": group})
-        self._changed_s, self._last_done = time.monotonic(), -1
+        self._changed_s, self._last_done = machine.monotonic(), -1
 
     def close(self) -> None:
         """Close the consumer."""
@@ -201,8 +200,8 @@ class PhaseMonitor:
     def is_stalled(self) -> bool:
         """True if there was no progress for some seconds."""
         if self.progress.done != self._last_done:
-            self._changed_s, self._last_done = time.monotonic(), self.progress.done
-        return time.monotonic() - self._changed_s > _STALL_SECONDS
+            self._changed_s, self._last_done = machine.monotonic(), self.progress.done
+        return machine.monotonic() - self._changed_s > _STALL_SECONDS
 
     def poll(self) -> bool:
         """Update the progress; return whether the phase is over. An unreachable Kafka is a problem of the progress."""

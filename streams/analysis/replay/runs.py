@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from ragweir.schemas.run import Loaded, ReplayRequest, Run
 from ragweir.schemas.topics import RUN
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties, publisher_properties
 from ragweir.streams.runtime.kafka.reader import offset_range, read, topics
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.masking import digest_of_secrets, masked
 from ragweir.streams.services.shared.from_settings import map_text
 from ragweir.streams.settings import Settings
@@ -196,16 +196,16 @@ def delete_run(settings: Settings, run_id: str) -> list[str]:
     """
     head = prefix_of(settings, run_id)
     admin = build(AdminClient, client_properties(settings, Connection(quiet=True)))
-    until = time.monotonic() + _MEMBER_SECONDS
+    until = machine.monotonic() + _MEMBER_SECONDS
     while True:
         groups = admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result().valid
         own = [group for group in groups if group.group_id.startswith(head)]
         active = sorted(group.group_id for group in own if group.state == ConsumerGroupState.STABLE)
         if not active:
             break
-        if time.monotonic() > until:
+        if machine.monotonic() > until:
             raise PermanentError(f"the run {run_id} is being worked on by {', '.join(active)}; stop that first")
-        time.sleep(_PAUSE_SECONDS)
+        machine.sleep(_PAUSE_SECONDS)
     _await(admin.delete_consumer_groups([group.group_id for group in own]) if own else {})
     # The topic of the record is the last one, so that an interrupted deletion can be repeated.
     names = sorted(

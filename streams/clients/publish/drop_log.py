@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
+
+from ragweir.streams.runtime.machine import machine
 
 log = logging.getLogger("ragweir.publish")
 
@@ -25,7 +26,7 @@ class DropLog:
         clock: monotonic time in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = machine.monotonic) -> None:
         self._clock = clock
         self._logged: dict[str, tuple[int, float]] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from ragweir.streams.runtime.machine import machine
 
 
 def event_id(epoch_ns: int) -> str:
@@ -12,7 +12,7 @@ def event_id(epoch_ns: int) -> str:
     ('00000000-0000-7', True)
     """
     # A generator of random numbers would repeat itself in forked processes; the system's does not.
-    random = int.from_bytes(os.urandom(10), "big")
+    random = int.from_bytes(machine.bytes(10), "big")
     milliseconds = epoch_ns // 1_000_000 & (1 << 48) - 1
     text = f"{milliseconds:012x}{0x7000 | random >> 68:04x}{0x8 << 60 | random & (1 << 62) - 1:016x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from ragweir.streams.clients.publish.backlog import Backlog, CapturedEvent, Publ
 from ragweir.streams.clients.publish.drop_log import DropLog
 from ragweir.streams.clients.publish.recorders import InteractionRecorder
 from ragweir.streams.clients.publish.snapshot import snapshot
+from ragweir.streams.runtime.machine import machine
 
 if TYPE_CHECKING:
     from ragweir.streams.clients.publish.sender import Sender
@@ -138,7 +138,7 @@ class Publisher:
         """
         if event is _NOTHING:
             return InteractionRecorder(_Destination(self, self._backlog), fields)
-        now = time.time_ns()
+        now = machine.time_ns()
         self._capture(self._backlog, lambda: CapturedEvent({**event, **fields} if fields else event, now))
         return None
 
@@ -303,9 +303,9 @@ _forked = False
 
 def _close_all() -> None:
     """Close all publishers of this process, at its end."""
-    began = time.monotonic()
+    began = machine.monotonic()
     for publisher in list(_publishers):
-        publisher.close(max(0.0, publisher.exit_timeout_s - (time.monotonic() - began)))
+        publisher.close(max(0.0, publisher.exit_timeout_s - (machine.monotonic() - began)))
 
 
 def _flush_at_end_of_child() -> None:

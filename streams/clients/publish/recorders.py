@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from itertools import count
-from time import perf_counter_ns, time_ns
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -15,6 +14,7 @@ from typing_extensions import override
 
 from ragweir.streams.clients.publish.backlog import CapturedEvent, CapturedSpan
 from ragweir.streams.clients.publish.identity import event_id
+from ragweir.streams.runtime.machine import machine
 
 _MAX_SPANS = 2_000
 """Maximum number of recorded spans of an interaction: more than `ragweir evaluate` reads, which then flags the cut."""
@@ -90,7 +90,7 @@ class SpanRecorder(_Timed):
         self._token = _open.set((recorder._number, self._number, outer))
         if self._number <= _MAX_SPANS:
             recorder._spans.append(self)
-        self._started = perf_counter_ns()
+        self._started = machine.monotonic_ns()
         return self
 
     @override
@@ -98,7 +98,7 @@ class SpanRecorder(_Timed):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End the span."""
-        self._ended = perf_counter_ns()
+        self._ended = machine.monotonic_ns()
         if kind is not None and self.error is None:
             self.error = _class_name(kind)
         if self._token is not None:
@@ -159,10 +159,10 @@ class InteractionRecorder(_Timed):
     def __enter__(self) -> Self:
         """Begin the interaction: take its start, and give it an id if it has none."""
         put = super().__setattr__
-        put("_wall", time_ns())
+        put("_wall", machine.time_ns())
         if self._fields.get("event_id") is None:
             self._fields["event_id"] = event_id(self._wall)
-        put("_started", perf_counter_ns())
+        put("_started", machine.monotonic_ns())
         return self
 
     @override
@@ -170,7 +170,7 @@ class InteractionRecorder(_Timed):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Take the end of the interaction and publish it; see `ragweir.publish`."""
-        ended = perf_counter_ns()
+        ended = machine.monotonic_ns()
         self._sink.capture(lambda: self._captured(ended, kind))
 
     def llm(self, name: str | None = None) -> SpanRecorder:
@@ -200,7 +200,7 @@ class InteractionRecorder(_Timed):
     def first_token(self) -> None:
         """Take the time of the first token of the response; later calls change nothing."""
         if self._first_token is None:
-            super().__setattr__("_first_token", perf_counter_ns())
+            super().__setattr__("_first_token", machine.monotonic_ns())
 
     def usage(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,7 @@ from ragweir.errors import Rejected
 from ragweir.streams.clients.publish.backlog import Backlog, CapturedEvent, DropReason
 from ragweir.streams.clients.publish.encoding import EncodedEvent, encode
 from ragweir.streams.runtime.kafka.properties import build, publisher_properties
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import PublisherSettings
 
 log = logging.getLogger("ragweir.publish")
@@ -56,8 +56,8 @@ class Sender:
     def on_error(self, error: KafkaError) -> None:
         """Log a lost connection, at most once a minute. librdkafka reconnects by itself."""
         self._backlog.reached.set()
-        if error.code() in _LOST and time.monotonic() - self._lost_at >= _LOST_INTERVAL_S:
-            self._lost_at = time.monotonic()
+        if error.code() in _LOST and machine.monotonic() - self._lost_at >= _LOST_INTERVAL_S:
+            self._lost_at = machine.monotonic()
             with suppress(Exception):  # of the application's handlers and filters
                 log.warning("no broker answers at %s: %s", self._settings.kafka.bootstrap_servers, error.str())
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.table import Table
@@ -25,6 +23,7 @@ from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
 from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.settings import Settings
 
@@ -82,14 +81,14 @@ class AlertDrill:
         self._check = check
         self._terminal = terminal
         self._dropped = False
-        self.moments = [Moment(time.time(), "good answers")]
+        self.moments = [Moment(machine.time(), "good answers")]
         """The moments of the incident so far, for its picture."""
         self._traffic = PacedPublisher(publisher, self._records, 1 / _RATE)
-        self._began = time.monotonic()
+        self._began = machine.monotonic()
         self._turned = self._began
         self._means = Means()
         """The means of the last window that closed and began after this traffic."""
-        self._first_end_s = time.time() + duration_s(self._window)
+        self._first_end_s = machine.time() + duration_s(self._window)
         self._scrape_at = 0.0
         self._shown = 0
         """The number of the webhook's alerts that have been shown."""
@@ -120,7 +119,7 @@ class AlertDrill:
             self._say("", f"{', '.join(still_open)} has longer windows and is resolved later.")
 
     def _records(self, number: int) -> Sequence[Sent]:
-        return self._encode(drill(number, datetime.now(UTC), dropped=self._dropped))
+        return self._encode(drill(number, machine.now(), dropped=self._dropped))
 
     def _send_until(self, what: str, reached: Callable[[], bool], *, dropped: bool) -> None:
         self._dropped = dropped
@@ -154,10 +153,10 @@ class AlertDrill:
         return {alert.alert for alert in self._monitoring.received if alert.status == status}
 
     def _moment(self, name: str) -> None:
-        self.moments.append(Moment(time.time(), name))
+        self.moments.append(Moment(machine.time(), name))
 
     def _turn(self, what: str, text: str) -> None:
-        self._turned = time.monotonic()
+        self._turned = machine.monotonic()
         self._say(what, text)
 
     def _show_alerts(self) -> None:
@@ -173,9 +172,9 @@ class AlertDrill:
                 self._moment(f"{alert.severity} resolved")
 
     def _show_window(self) -> None:
-        if time.monotonic() < self._scrape_at:
+        if machine.monotonic() < self._scrape_at:
             return
-        self._scrape_at = time.monotonic() + _SCRAPE_SECONDS
+        self._scrape_at = machine.monotonic() + _SCRAPE_SECONDS
         found = means(self._exporter, self._slo.metric, self._window)
         if found.end_s > max(self._means.end_s, self._first_end_s) and found.versions:
             self._means = found
@@ -186,6 +185,6 @@ class AlertDrill:
         lines = Table.grid()
         lines.add_column(no_wrap=True)
         lines.add_column()
-        at = f"{time.monotonic() - self._began:5.1f} s  "
+        at = f"{machine.monotonic() - self._began:5.1f} s  "
         lines.add_row(Text.assemble(at, (f"{what:<9} ", style)), text)
         self._terminal.print(lines)

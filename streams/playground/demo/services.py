@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from ragweir.streams.playground.demo.samples import PRODUCTION
 from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS, UP_PORT, own_command
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.probe import SIMULATED
@@ -77,7 +77,7 @@ def demo_settings(
                 "idle_s": 2,
                 "commit_ms": 300,
             },
-            "routing": {"floors": {"rubric": 0.25}, "key": key or secrets.token_hex(16)},
+            "routing": {"floors": {"rubric": 0.25}, "key": key or machine.token_hex(16)},
             "judge": {
                 "base_url": judge_url,
                 "model": SIMULATED,

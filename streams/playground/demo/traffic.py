@@ -6,9 +6,7 @@ The application of the demo publishes its interactions, or is instrumented and e
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -22,6 +20,7 @@ from ragweir.streams.playground.demo.samples import STAGING, UNREADABLE, Event, 
 from ragweir.streams.playground.traces import otlp_requests
 from ragweir.streams.runtime.kafka.client import build, client_properties
 from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge.results import chosen
 from ragweir.streams.settings import Settings
 
@@ -77,12 +76,12 @@ class PacedPublisher:
         total: int = sys.maxsize,
     ) -> None:
         self._publisher, self._records, self._interval_s, self.total = publisher, records, interval_s, total
-        self._due = time.monotonic()
+        self._due = machine.monotonic()
         self.sent = 0
 
     def send_due(self) -> None:
         """Send the records of the interactions that are due."""
-        while self.sent < self.total and self._due <= time.monotonic():
+        while self.sent < self.total and self._due <= machine.monotonic():
             for key, value in self._records(self.sent):
                 self._publisher.send(value, None if key is None else key.encode())
             self._due += self._interval_s
@@ -107,7 +106,7 @@ def sample_publisher(
         sample = planned[number]
         if isinstance(sample, Unreadable):
             return [(sample.key, sample.value)]
-        return encode(samples.interaction(sample, datetime.now(UTC)) | {"environment": STAGING})
+        return encode(samples.interaction(sample, machine.now()) | {"environment": STAGING})
 
     return PacedPublisher(publisher, records, seconds / len(planned), len(planned))
 
@@ -178,7 +177,7 @@ def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], N
     )
     partitions = range(settings.topics.partitions)
     consumer.assign([TopicPartition(topic, each, 0) for topic in readers for each in partitions])
-    pending, last = Pending(publisher.total), time.monotonic()
+    pending, last = Pending(publisher.total), machine.monotonic()
     try:
         while pending:
             publisher.send_due()
@@ -186,7 +185,7 @@ def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], N
             # A message without a value is false, such as the dead letter of a tombstone.
             error = None if message is None else message.error()
             if message is not None and error is None:
-                last = time.monotonic()
+                last = machine.monotonic()
                 result = readers[message.topic() or ""](message)
                 pending.receive(result)
                 yield result
@@ -194,7 +193,7 @@ def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], N
             if error is not None and not error.retriable():
                 raise KafkaException(error)
             check()
-            if time.monotonic() - last > _MAX_SILENCE_SECONDS:
+            if machine.monotonic() - last > _MAX_SILENCE_SECONDS:
                 raise DemoError(f"Some records have no result after {_MAX_SILENCE_SECONDS:.0f} s.")
             yield None
     finally:

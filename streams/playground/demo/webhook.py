@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from ragweir.streams.playground.local.node import LOOPBACK
+from ragweir.streams.runtime.machine import machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
     class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            now = time.monotonic()
+            now = machine.monotonic()
             for alert in body["alerts"]:
                 labels, annotations = alert["labels"], alert["annotations"]
                 received.append(

@@ -1,7 +1,6 @@
 """A local Kafka node: its version, ports and properties."""
 
 import contextlib
-import random
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from ragweir.errors import LocalServerError
+from ragweir.streams.runtime.machine import machine
 
 POM: Final = files("ragweir.streams.playground.local").joinpath("pom.xml").read_text(encoding="utf-8")
 KAFKA_VERSION: Final = ET.fromstring(POM).findtext("{*}properties/{*}kafka.version", "")  # noqa: S314 - our own file
@@ -81,7 +81,7 @@ def require_free(port: int) -> None:
 def free_ports(number: int) -> list[int]:
     """Choose different free loopback ports, none that outgoing connections use."""
     ports: list[int] = []
-    for port in random.SystemRandom().sample(_PORTS, 100 + number):
+    for port in machine.randomness.sample(_PORTS, 100 + number):
         if len(ports) == number:
             break
         with contextlib.suppress(LocalServerError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 from ragweir.streams.playground.simulated.endpoint import Endpoint, Options, Request
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.openai_api import Reply
+from ragweir.streams.runtime.machine import machine
 
 LOOPBACK = "127.0.0.1"
 _HEAD_BYTES = 64 * 1024
@@ -44,7 +44,7 @@ class SimulatedJudge:
         Raises:
             WrongFaults: if the changes are invalid.
         """
-        return self._on_loop(lambda: self._endpoint.set_faults(changes, time.time()))
+        return self._on_loop(lambda: self._endpoint.set_faults(changes, machine.time()))
 
     def _on_loop(self, call: Callable[[], T]) -> T:
         async def called() -> T:
@@ -68,7 +68,7 @@ def simulated_judge(
     Raises:
         OSError: if it cannot listen on the port.
     """
-    endpoint = Endpoint(Options(**options), faults or Faults(), time.time())
+    endpoint = Endpoint(Options(**options), faults or Faults(), machine.time())
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         connections: set[asyncio.Task[None]] = set()
@@ -117,7 +117,7 @@ async def _serve_one(endpoint: Endpoint, reader: asyncio.StreamReader, writer: a
         IncompleteReadError: if the connection ends.
     """
     read = await _read(reader)
-    reply = read if isinstance(read, Reply) else endpoint.respond(read, time.time())
+    reply = read if isinstance(read, Reply) else endpoint.respond(read, machine.time())
     if reply.ending == "never":
         await reader.read()
         return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import socket
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.runtime.kafka.properties import build, client_properties, publisher_properties
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 
 __all__ = [
@@ -121,13 +121,13 @@ class Connection:
         >>> connection.quiet_s < 60
         True
         """
-        return time.monotonic() - self._failed_at
+        return machine.monotonic() - self._failed_at
 
     def on_error(self, error: KafkaError) -> None:
         """Handle a call of the error callback. librdkafka reconnects by itself."""
         if error.code() == KafkaError._TRANSPORT:
             self.last_error = error.str()
-            self._failed_at = time.monotonic()
+            self._failed_at = machine.monotonic()
         if error.code() in _AUTH_ERRORS:
             self.auth_error = error.str()
         elif error.code() in _LOST:
@@ -138,12 +138,12 @@ class Connection:
         if not self.lost_reason and not self._quiet:
             log.warning("broker lost; waiting for it", reason=reason)
         self.lost_reason = self.lost_reason or reason
-        self._failed_at = time.monotonic()
+        self._failed_at = machine.monotonic()
 
     def on_answer(self) -> None:
         """Set the connection to established: a broker has answered."""
         if self.lost_reason:
-            self._failed_at = time.monotonic()
+            self._failed_at = machine.monotonic()
             if not self._quiet:
                 log.info("broker is back")
         self.lost_reason = self.auth_error = ""
@@ -279,14 +279,14 @@ def wait_for_topics(
         else:
             if not (missing := [topic for topic in wanted if topic not in present]):
                 return present
-            missing_until = missing_until or time.monotonic() + _NEW_TOPIC_SECONDS
-            if time.monotonic() > missing_until:
+            missing_until = missing_until or machine.monotonic() + _NEW_TOPIC_SECONDS
+            if machine.monotonic() > missing_until:
                 if not needs_all and len(missing) < len(wanted):
                     return present
                 raise PermanentError(
                     f"there is no topic {', '.join(missing)}, or it may not be seen; `ragweir topics create` makes ours"
                 )
-        time.sleep(_PAUSE_SECONDS)
+        machine.sleep(_PAUSE_SECONDS)
     return None
 
 

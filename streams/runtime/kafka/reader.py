@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -22,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.runtime.kafka.client import build, connected_admin, is_transient, reader_properties
 from ragweir.streams.runtime.kafka.messages import record_of, topic_partition_of
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import Settings
 
@@ -168,8 +168,8 @@ def read(settings: Settings, wanted: OffsetRange, moved: OnProgress = lambda _: 
 
 def _messages(consumer: Consumer, topic: str) -> list[Message]:
     """Return the next messages, with those that report a partition's end."""
-    began = time.monotonic()
-    while time.monotonic() - began < _TIMEOUT_SECONDS:
+    began = machine.monotonic()
+    while machine.monotonic() - began < _TIMEOUT_SECONDS:
         # `consume` alone waits for a whole batch, which the last records of a range never fill.
         if (first := consumer.poll(_WAIT_SECONDS)) is None:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from ragweir.errors import PermanentError
 from ragweir.streams.runtime.kafka.client import Connection, Identity, producer_properties
 from ragweir.streams.runtime.kafka.transactional_producer import TransactionalProducer
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Headers
 from ragweir.streams.settings import Settings
 
@@ -63,9 +63,9 @@ class TransactionalSender:
 
     def flush(self) -> None:
         """Wait for the reports of all records; those that have none in time fail with the transaction."""
-        until = time.monotonic() + _TIMEOUT_SECONDS
+        until = machine.monotonic() + _TIMEOUT_SECONDS
         # The client's `flush` calls further reports after a fatal error, which replaces the error by a SystemError.
-        while len(self._producer) and time.monotonic() < until:
+        while len(self._producer) and machine.monotonic() < until:
             self._producer.poll(_QUEUE_SECONDS)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

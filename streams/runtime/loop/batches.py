@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
@@ -13,6 +12,7 @@ from ragweir.errors import RestartRequired
 from ragweir.streams.runtime.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.runtime.loop.backpressure import Backpressure
 from ragweir.streams.runtime.loop.replay_limiter import ReplayLimiter
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record, TopicPartition
 from ragweir.streams.runtime.recovery.offsets import OffsetTracker
 from ragweir.streams.settings import BatchSettings
@@ -58,7 +58,7 @@ class BatchReader:
             RestartRequired: if the consumer is lost for good.
         """
         self._batch = []
-        deadline = time.monotonic() + self._limits.max_wait_ms / 1000
+        deadline = machine.monotonic() + self._limits.max_wait_ms / 1000
         size = 0
         # At least one, so that the client is always polled; without capacity all partitions are paused.
         capacity = max(1, self._backpressure.capacity(seek=self.seek))
@@ -83,7 +83,7 @@ class BatchReader:
 
     def _wait(self, deadline: float, *, linger: bool) -> Message | None:
         """Wait for a message; return None at the deadline, or without lingering if there are no more records."""
-        while (wait_s := deadline - time.monotonic()) > 0:
+        while (wait_s := deadline - machine.monotonic()) > 0:
             if linger:
                 return self._consumer.poll(wait_s)
             if self._is_drained:
@@ -144,7 +144,7 @@ class BatchReader:
                 # A partition that was only just assigned cannot be sought yet.
                 if error.args[0].code() != KafkaError._STATE:
                     raise
-                time.sleep(0.1)
+                machine.sleep(0.1)
         raise RestartRequired(f"{at.topic}/{at.partition} cannot be sought; a restart settles it")
 
     @property

@@ -9,16 +9,11 @@ one or later, but no later than if the record had been appended when it was sent
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
-
-def elapsed_s() -> float:
-    """Return monotonic seconds, which include the time of a suspended machine where the system has that clock."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
+from ragweir.streams.runtime.machine import machine
 
 
 class BrokerClock:
@@ -29,7 +24,9 @@ class BrokerClock:
         own: this machine's time, in epoch seconds.
     """
 
-    def __init__(self, elapsed: Callable[[], float] = elapsed_s, own: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, elapsed: Callable[[], float] = machine.boottime, own: Callable[[], float] = machine.time
+    ) -> None:
         self._elapsed, self._own = elapsed, own
         self._offset_s: float | None = None
         """The brokers' time minus the elapsed one, or slightly less."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from ragweir.streams.runtime.agent import Agent
 from ragweir.streams.runtime.loop.pending import PendingOutcome
 from ragweir.streams.runtime.loop.status import Status
 from ragweir.streams.runtime.loop.transactions import Aborted, GroupOffsets, Transactions
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.protection.crash_protection import CrashProtection
 from ragweir.streams.runtime.protection.poison import PoisonBisection
 from ragweir.streams.runtime.records import Emission, Outcome, TopicPartition
@@ -87,7 +87,7 @@ class Committer:
 
     def commit(self) -> bool:
         """Commit the outcomes that were added; return False if there was nothing to commit."""
-        pending, began = self.pending, time.perf_counter()
+        pending, began = self.pending, machine.monotonic()
         uncommitted = self._offsets.uncommitted or self._crash_protection.attempts.uncommitted
         if pending.is_open or uncommitted or self._identity.is_asked:
             self.check_topics()
@@ -97,7 +97,7 @@ class Committer:
             self._commit(pending.offsets)
             self._bisection.on_commit()
             self._crash_protection.on_commit()
-            self._status.on_batch(pending.handled, pending.handle_s, time.perf_counter() - began)
+            self._status.on_batch(pending.handled, pending.handle_s, machine.monotonic() - began)
         elif self._progress.due(self._offsets.committed):
             self.commit_metadata()
         self._agent.on_commit()

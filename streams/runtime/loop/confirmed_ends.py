@@ -7,7 +7,6 @@ the answer moves. Without an answer nothing is confirmed.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -20,6 +19,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import TopicPartition
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class ConfirmedEnds:
         ask: Ask,
         position: Callable[[TopicPartition], int | None],
         now_s: Callable[[], float],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine.monotonic,
     ) -> None:
         self._ask, self._position, self._now_s, self._clock = ask, position, now_s, clock
         self._asked: Mapping[PartitionOffset, Future[ListOffsetsResultInfo]] = {}

@@ -9,7 +9,6 @@ committed before partitions are revoked. Records on which a process may have die
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 
 import structlog
@@ -38,6 +37,7 @@ from ragweir.streams.runtime.loop.status import Status
 from ragweir.streams.runtime.loop.topic_report import TopicReport
 from ragweir.streams.runtime.loop.transactions import Aborted, Transactions, restart_after
 from ragweir.streams.runtime.loop.unassigned_partitions import UnassignedPartitions
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.protection.canary_client import CanaryClient
 from ragweir.streams.runtime.protection.crash_protection import CrashProtection
 from ragweir.streams.runtime.protection.poison import RECORD_FAULTS, PoisonBisection
@@ -211,8 +211,8 @@ class KafkaRuntime:
     def _drain(self) -> None:
         """Wait a short while for work in flight, which would have to be repeated."""
         self._agent.drain()
-        until = time.monotonic() + DRAIN_SECONDS
-        while self._holding.in_flight and time.monotonic() < until:
+        until = machine.monotonic() + DRAIN_SECONDS
+        while self._holding.in_flight and machine.monotonic() < until:
             self._process_batch()
 
     def _process_batch(self) -> None:
@@ -256,7 +256,7 @@ class KafkaRuntime:
         gone = set(map(id, waiting))
         records[:] = [record for record in records if id(record) not in gone]
         if not records:
-            time.sleep(_WAIT_SECONDS)
+            machine.sleep(_WAIT_SECONDS)
 
     def _is_last_batch(self, records: int = 0) -> bool:
         """Return whether the transaction is to be committed after the current batch, of which records are not handled.
@@ -300,7 +300,7 @@ class KafkaRuntime:
         if not records:
             return rest
         pending.begin(records)
-        began, interval_s = time.perf_counter(), self._transactions.interval_s
+        began, interval_s = machine.monotonic(), self._transactions.interval_s
         attempts = self._crash_protection.attempts
         is_one_batch = interval_s == 0 or attempts.in_progress or self._agent.is_commit_due
         for outcome in self._crash_protection.handle(records):
@@ -311,7 +311,7 @@ class KafkaRuntime:
                 # Not even a batch that takes unusually long, or has large outputs, keeps a transaction open.
                 if pending.age_s > 2 * interval_s or self._transactions.written_bytes >= 2 * self._max_bytes:
                     self._commit()
-        pending.handle_s += time.perf_counter() - began
+        pending.handle_s += machine.monotonic() - began
         return rest
 
     @property
@@ -331,10 +331,10 @@ class KafkaRuntime:
             Aborted: if `_abort` has to be called.
             RestartRequired: if a new process has to go on.
         """
-        outcome, began = outcome or Outcome(), time.perf_counter()
+        outcome, began = outcome or Outcome(), machine.monotonic()
         limit = max(0, self._max_settled - len(outcome.settled))
         outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
-        self._committer.pending.handle_s += time.perf_counter() - began
+        self._committer.pending.handle_s += machine.monotonic() - began
         self._crash_protection.survive(outcome)
         self._committer.add(outcome)
         if self._committer.commit():
@@ -367,7 +367,7 @@ class KafkaRuntime:
         if is_letter_rejected:
             log.error("Kafka rejects a dead letter; the partition waits until people correct the cause")
         if is_letter_rejected or is_empty or code not in RECORD_FAULTS:
-            time.sleep(min(0.1 * 2**self._aborts, 2.0))
+            machine.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
 
     def _commit_stop(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Outcome, Record, TopicPartition
 
 
@@ -26,7 +26,7 @@ class PendingOutcome:
         clock: monotonic seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = machine.monotonic) -> None:
         self._clock = clock
         self.clear()
 

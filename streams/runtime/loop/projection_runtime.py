@@ -5,7 +5,6 @@ It only reads, so any number of processes may run the same projection.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -16,6 +15,7 @@ from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.runtime.kafka.client import Connection, build, reader_properties
 from ragweir.streams.runtime.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.runtime.loop.status import show_broker
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import TopicPartition
 from ragweir.streams.runtime.recovery.offsets import ask_until_answered
@@ -93,7 +93,7 @@ class ProjectionRuntime:
                 self._consumer.close()
 
     def _starts(self) -> list[PartitionOffset]:
-        since_ms = round(max(0.0, time.time() - self._projection.since_s) * 1000)
+        since_ms = round(max(0.0, machine.time() - self._projection.since_s) * 1000)
         wanted = [PartitionOffset(*partition, since_ms) for partition in sorted(self._unread)]
         return ask_until_answered(
             lambda timeout: self._consumer.offsets_for_times(wanted, timeout=timeout), self._stopped
@@ -104,12 +104,12 @@ class ProjectionRuntime:
         for message in self._consumer.consume(_BATCH, _BATCH_SECONDS):
             self._receive(message)
         if not self._unread:
-            self._projection.flush(time.time())
+            self._projection.flush(machine.time())
         self._telemetry.add(self._projection.drain_metrics())
         reading = f"reading {len(self._unread)} partitions" if self._unread else ""
         show_broker(self._connection, self._telemetry, self._health, reading)
-        if time.monotonic() >= self._refresh_at:
-            self._refresh_at = time.monotonic() + _REFRESH_SECONDS
+        if machine.monotonic() >= self._refresh_at:
+            self._refresh_at = machine.monotonic() + _REFRESH_SECONDS
             self._refresh()
 
     def _receive(self, message: Message) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
@@ -15,6 +14,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.errors import Interrupted, StateError
 from ragweir.streams.runtime.agent import Agent, Assignment, StoredChangelog
 from ragweir.streams.runtime.loop.batches import BatchReader
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.protection.crash_protection import CrashProtection
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.recovery.offset_metadata import OffsetMetadata, metadata_of
@@ -97,7 +97,7 @@ class RebalanceListener:
         return PartitionOffset(start.topic, start.partition, at, start.metadata or "")
 
     def _restore(self, committed: int | None, start: PartitionOffset, metadata: OffsetMetadata) -> None:
-        agent, began = self._agent, time.monotonic()
+        agent, began = self._agent, machine.monotonic()
         changelog = None
         if agent.changelog is not None:
             changelog = KafkaChangelog(self._settings, agent.changelog, start.partition, self._stopped)
@@ -120,7 +120,7 @@ class RebalanceListener:
                 log.warning("the committed offset does not fit the state", partition=start.partition, reason=str(error))
                 raise
         if changelog is not None:
-            seconds = round(time.monotonic() - began, 1)
+            seconds = round(machine.monotonic() - began, 1)
             fields = {"topic": start.topic, "partition": start.partition}
             log.info("state restored", **fields, records=changelog.read, seconds=seconds)
 

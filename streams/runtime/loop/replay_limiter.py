@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record, ReplayBounds, TopicPartition
 
 _SLICE_SECONDS = 0.5
@@ -36,16 +35,16 @@ class ReplayLimiter:
         """Return how many records may be read now, at most `limit`; sleep and return 0 if the rate is used up."""
         if self._rate is None:
             return limit
-        wait_s = self._next_s - time.monotonic()
+        wait_s = self._next_s - machine.monotonic()
         if wait_s > 0:
-            time.sleep(min(wait_s, _SLICE_SECONDS))
+            machine.sleep(min(wait_s, _SLICE_SECONDS))
             return 0
         return min(limit, max(1, int(self._rate * _SLICE_SECONDS)))
 
     def count(self, records: int) -> None:
         """Count records that were read against the rate."""
         if self._rate is not None and records:
-            self._next_s = max(self._next_s, time.monotonic() - _SLICE_SECONDS) + records / self._rate
+            self._next_s = max(self._next_s, machine.monotonic() - _SLICE_SECONDS) + records / self._rate
 
     def resume_all(self) -> None:
         """Resume all partitions before a rebalance or a rewind: none may come back paused."""

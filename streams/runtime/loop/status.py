@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -13,6 +12,7 @@ from ragweir.streams.runtime.kafka.client import Connection
 from ragweir.streams.runtime.loop.batches import BatchReader
 from ragweir.streams.runtime.loop.rebalance import RebalanceListener
 from ragweir.streams.runtime.loop.transactions import CALL_TIMEOUT_SECONDS
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Measurements, Outcome, TopicPartition
 from ragweir.streams.runtime.recovery.offsets import OffsetTracker
 from ragweir.streams.runtime.serving.dead_letter_log import DeadLetterLog
@@ -64,8 +64,8 @@ class Status:
                 self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_SECONDS)
                 self._connection.on_answer()
         self.show()
-        if time.monotonic() >= self._lag_at:
-            self._lag_at = time.monotonic() + _LAG_SECONDS
+        if machine.monotonic() >= self._lag_at:
+            self._lag_at = machine.monotonic() + _LAG_SECONDS
             self._show_lag()
 
     def show(self) -> None:
@@ -79,7 +79,7 @@ class Status:
         self._telemetry.observe("ragweir_batch_events", records)
         self._telemetry.observe("ragweir_handle_seconds", handle_s)
         self._telemetry.observe("ragweir_commit_seconds", commit_s)
-        self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
+        self._telemetry.set("ragweir_last_commit_timestamp_seconds", machine.time())
 
     def on_commit(self, outcome: Outcome) -> None:
         """Add the counts and gauges of a committed outcome."""

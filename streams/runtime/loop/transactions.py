@@ -8,7 +8,6 @@ transaction, and reads the committed offsets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from ragweir.errors import RestartRequired
 from ragweir.streams.runtime.kafka.client import SILENCE_SECONDS, Connection
 from ragweir.streams.runtime.kafka.transactional_producer import TransactionalProducer
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.watchdog import Watchdog
 from ragweir.streams.runtime.records import Emission
 
@@ -204,7 +204,7 @@ class Transactions:
     def _begin(self) -> None:
         if self._is_open:
             return
-        self._undelivered, self._began, self._is_open = None, time.monotonic(), True
+        self._undelivered, self._began, self._is_open = None, machine.monotonic(), True
         self._retry(lambda _: self._producer.begin_transaction())
 
     def _end(self) -> None:
@@ -257,7 +257,7 @@ class Transactions:
         error: KafkaError = raised.args[0]
         if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return raised
-        open_s = time.monotonic() - self._began if self._began else 0.0
+        open_s = machine.monotonic() - self._began if self._began else 0.0
         usual_s = self.interval_s + CALL_TIMEOUT_SECONDS
         return restart_after(error, self._member, self._connection.quiet_s, open_s, usual_s)
 
@@ -265,7 +265,7 @@ class Transactions:
         """Call until the call succeeds or its error is not retriable."""
         waited = 0.0
         while True:
-            began = time.monotonic()
+            began = machine.monotonic()
             self._watchdog.call_begins()
             try:
                 return call(CALL_TIMEOUT_SECONDS)
@@ -283,7 +283,7 @@ class Transactions:
                 self._watchdog.call_ended()
             self._producer.poll(0.05)
             # Not the time in which this process was suspended or starved.
-            waited += min(time.monotonic() - began, _LATE * CALL_TIMEOUT_SECONDS)
+            waited += min(machine.monotonic() - began, _LATE * CALL_TIMEOUT_SECONDS)
             if waited > SILENCE_SECONDS:
                 self._connection.on_lost(error.str())
             if waited > _GIVE_UP_SECONDS:
@@ -292,8 +292,8 @@ class Transactions:
                 )
             self._on_wait()
             if self._stopped():
-                self._stop_by = self._stop_by or time.monotonic() + STOP_GRACE_SECONDS
-                if time.monotonic() > self._stop_by:
+                self._stop_by = self._stop_by or machine.monotonic() + STOP_GRACE_SECONDS
+                if machine.monotonic() > self._stop_by:
                     raise RestartRequired(
                         "stopped while Kafka did not answer; the next start settles the open transaction"
                     )

@@ -9,7 +9,6 @@ group and joins again causes the rebalance.
 from __future__ import annotations
 
 import struct
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,6 +18,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient
 
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import TopicPartition
 from ragweir.streams.settings import Settings
 
@@ -95,7 +95,7 @@ class UnassignedPartitions:
 
     def tick(self) -> None:
         """Check every few seconds whether partitions are unassigned. Block for at most some seconds."""
-        now = time.monotonic()
+        now = machine.monotonic()
         if now < self._check_at or self._connection.lost_reason:
             return
         self._check_at = now + _CHECK_SECONDS

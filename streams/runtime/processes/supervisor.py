@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing_extensions import override
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.child_python import python_command
 from ragweir.streams.runtime.serving.discovery import discovery, reachable
 from ragweir.streams.runtime.serving.health import STALLED_SECONDS, Health
@@ -177,10 +177,10 @@ class Supervisor:
         return self._own + [worker.announced for worker in self._workers if worker.announced is not None]
 
     def _supervise(self, stopped: Callable[[], bool]) -> int:
-        before = time.monotonic()
+        before = machine.monotonic()
         while not stopped() and not all(worker.failure for worker in self._workers):
             self._health.alive()
-            now = time.monotonic()
+            now = machine.monotonic()
             for worker in self._workers:
                 if worker.failure:
                     self._remind(worker, now)
@@ -195,7 +195,7 @@ class Supervisor:
             self._report()
             self._say_started()
             before = now
-            time.sleep(_POLL_SECONDS)
+            machine.sleep(_POLL_SECONDS)
         self._stop()
         return int(any(worker.failure for worker in self._workers))
 
@@ -276,10 +276,10 @@ class Supervisor:
         running = [worker.process for worker in self._workers if worker.process is not None]
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = machine.monotonic() + STOP_SECONDS
         for process in running:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - machine.monotonic()))
             except subprocess.TimeoutExpired:
                 log.error("worker did not stop in time; killing it", pid=process.pid)
                 process.kill()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
-import time
 from collections.abc import Callable
 
 import structlog
 
 from ragweir.streams.runtime.awake import done_in_time
+from ragweir.streams.runtime.machine import machine
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class Watchdog:
 
     def call_begins(self) -> None:
         """Start the time limit."""
-        self._began = time.monotonic()
+        self._began = machine.monotonic()
 
     def call_ended(self) -> None:
         """Cancel the time limit."""
@@ -45,9 +45,9 @@ class Watchdog:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(_CHECK_SECONDS)
+            machine.sleep(_CHECK_SECONDS)
             began, half_s = self._began, self._limit_s / 2
-            if 0.0 < began < time.monotonic() - half_s and not done_in_time(self._ends(began), half_s):
+            if 0.0 < began < machine.monotonic() - half_s and not done_in_time(self._ends(began), half_s):
                 log.error("a call to Kafka does not come back; a restart settles the open transaction")
                 os._exit(1)
 
@@ -55,7 +55,7 @@ class Watchdog:
         """Return the function that waits, and returns whether the call that began then has ended."""
 
         def wait(seconds: float) -> bool:
-            time.sleep(seconds)
+            machine.sleep(seconds)
             return self._began != began
 
         return wait

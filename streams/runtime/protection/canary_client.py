@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -14,6 +13,7 @@ import structlog
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.runtime.awake import done_in_time
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.limits import OUTSIDE, cause_of
 from ragweir.streams.runtime.processes.supervisor import SUPERVISOR
 from ragweir.streams.runtime.protection.canary import SURVIVED, WAITING
@@ -60,12 +60,12 @@ class CanaryClient:
         Raises:
             RestartRequired: if the canary does not start, or is ended from outside again and again.
         """
-        until = time.monotonic() + _BATCH_SECONDS
+        until = machine.monotonic() + _BATCH_SECONDS
         for number, record in enumerate(records):
             key = record.topic, record.partition, record.offset
             if key in self._causes:
                 continue
-            if self._stopped() or (number and time.monotonic() > until):
+            if self._stopped() or (number and machine.monotonic() > until):
                 return number
             try:
                 # A second trial, alone in a new process, decides.
@@ -73,7 +73,7 @@ class CanaryClient:
             except Interrupted:
                 return number
             except _NotTried:
-                time.sleep(_POLL_SECONDS)
+                machine.sleep(_POLL_SECONDS)
                 return number
             if cause:
                 fields = {"topic": record.topic, "partition": record.partition, "offset": record.offset}

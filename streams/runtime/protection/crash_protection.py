@@ -6,13 +6,13 @@ letters. An agent with a changelog stops for good after too many attempts, witho
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import PermanentError
 from ragweir.streams.runtime.agent import Agent
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.protection.canary_client import CanaryClient
 from ragweir.streams.runtime.protection.delivery_attempts import MAX_ATTEMPTS, DeliveryAttempts
 from ragweir.streams.runtime.records import Outcome, Record, TopicPartition
@@ -63,7 +63,7 @@ class CrashProtection:
             Aborted: if the attempt cannot be committed.
             RestartRequired: if the attempt cannot be committed, or suspects cannot be tried.
         """
-        if self.attempts.begin(records, time.monotonic()):
+        if self.attempts.begin(records, machine.monotonic()):
             self._commit_metadata()
         if self._canary is None:
             return len(records)
@@ -108,7 +108,7 @@ class CrashProtection:
         if not self.attempts.in_progress:
             return
         held, moved = self._agent.holding.held, {record.topic_partition for record in outcome.settled}
-        started_before_s = time.monotonic() - _SURVIVED_SECONDS
+        started_before_s = machine.monotonic() - _SURVIVED_SECONDS
 
         def is_safe(partition: TopicPartition, started_s: float, attempts: int) -> bool:
             return started_s <= started_before_s or (partition not in held and (attempts > 1 or partition not in moved))

@@ -8,7 +8,6 @@ output and the progress group were written in the same transactions as the offse
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -20,6 +19,7 @@ from ragweir.errors import Interrupted, PermanentError, Unreachable
 from ragweir.streams.runtime.agent_parts import Recovery
 from ragweir.streams.runtime.kafka.client import is_transient
 from ragweir.streams.runtime.kafka.reader import OffsetRange, offset_range, read
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import EventPosition, Record, TopicPartition
 from ragweir.streams.runtime.recovery.progress_group import ProgressGroup
 from ragweir.streams.runtime.recovery.topic_identity import TopicVersion
@@ -81,7 +81,7 @@ class OffsetRecovery:
             log.info("waiting to read where to go on", topic=self._names, reason=reason)
             if self._stopped():
                 raise Interrupted
-            time.sleep(_PAUSE_SECONDS)
+            machine.sleep(_PAUSE_SECONDS)
 
     def _newest_positions(self) -> Mapping[TopicPartition, Mapping[EventPosition, str]]:
         """Return the positions and ids of the events that the newest records of the output were made of."""

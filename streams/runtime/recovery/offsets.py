@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeVar
@@ -13,6 +12,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, PermanentError
 from ragweir.streams.runtime.kafka.client import is_transient
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record, TopicPartition
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -35,12 +35,14 @@ def ask_until_answered(ask: Callable[[float], Answer], stopped: Callable[[], boo
         Interrupted: if `stopped` returns true meanwhile.
         KafkaException: if the broker answers with an error that is not transient.
     """
-    began = time.monotonic()
+    began = machine.monotonic()
     while True:
         try:
             answer = ask(_CALL_SECONDS)
         except KafkaException as error:
-            is_new = error.args[0].name() == "_UNKNOWN_PARTITION" and time.monotonic() - began < _NEW_PARTITION_SECONDS
+            is_new = (
+                error.args[0].name() == "_UNKNOWN_PARTITION" and machine.monotonic() - began < _NEW_PARTITION_SECONDS
+            )
             if not is_new and not is_transient(error) and error.args[0].name() != "_TIMED_OUT":
                 raise
         else:
@@ -48,7 +50,7 @@ def ask_until_answered(ask: Callable[[float], Answer], stopped: Callable[[], boo
                 return answer
         if stopped():
             raise Interrupted
-        time.sleep(_PAUSE_SECONDS)
+        machine.sleep(_PAUSE_SECONDS)
 
 
 class OffsetTracker:

@@ -7,7 +7,6 @@ and the last one of a process, commits its offsets to this group as well. An ass
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.streams.runtime.kafka.client import build, reader_properties
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import TopicPartition
 from ragweir.streams.runtime.recovery.offset_metadata import OffsetMetadata, metadata_of
 from ragweir.streams.runtime.recovery.offsets import ask_until_answered
@@ -48,7 +48,7 @@ class ProgressGroup:
         group: str,
         topics: Mapping[str, TopicVersion],
         stopped: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine.monotonic,
     ) -> None:
         self._settings, self._group, self._topics = settings, group, topics
         self._stopped, self._clock = stopped, clock

@@ -7,7 +7,6 @@ of its topic.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -20,6 +19,7 @@ from confluent_kafka.admin._topic import TopicDescription
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.runtime.kafka.client import SILENCE_SECONDS, Connection, build, client_properties
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -86,7 +86,7 @@ class TopicIdentity:
     def ask(self) -> None:
         """Request the versions of all topics, without waiting for the answer."""
         self._asked = self._ask(self._topics)
-        self._ask_at = time.monotonic() + _IDLE_SECONDS
+        self._ask_at = machine.monotonic() + _IDLE_SECONDS
 
     def discard_answer(self) -> None:
         """Forget the request: records will be read before the next commit."""
@@ -100,7 +100,7 @@ class TopicIdentity:
     @property
     def due(self) -> bool:
         """True if the last request is some seconds old."""
-        return time.monotonic() >= self._ask_at
+        return machine.monotonic() >= self._ask_at
 
     def changed(self) -> Mapping[str, TopicVersion]:
         """Return the topics whose ids have changed since their partitions were assigned; wait for the last answer.
@@ -126,7 +126,7 @@ class TopicIdentity:
     def _answered(
         self, asked: Mapping[str, Future[TopicDescription]], topics: Collection[str]
     ) -> dict[str, TopicVersion]:
-        began = time.monotonic()
+        began = machine.monotonic()
         while True:
             try:
                 found = {name: self._topic(future) for name, future in asked.items()}
@@ -135,13 +135,13 @@ class TopicIdentity:
                 reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
             if self._stopped():
                 raise Interrupted
-            waited = time.monotonic() - began
+            waited = machine.monotonic() - began
             if waited > SILENCE_SECONDS:
                 self._connection.on_lost(reason)
             if waited > _GIVE_UP_SECONDS:
                 raise RestartRequired(f"Kafka does not describe the topics ({reason}); a restart settles it")
             self._on_wait()
-            time.sleep(_PAUSE_SECONDS)
+            machine.sleep(_PAUSE_SECONDS)
             asked = self._ask(topics)
 
     @staticmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 import zlib
 from http import HTTPStatus
 from typing import Any, Self
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from ragweir.errors import ConfigurationError, RegistryUnavailable, RegistryUnusable
 from ragweir.schemas.registry.schema import AVRO, MAX_SCHEMA_BYTES, Schema
 from ragweir.streams.runtime.certificates import certificate_error
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.masking import masked_url
 from ragweir.streams.settings import RegistrySettings
 
@@ -60,12 +60,12 @@ class _Room:
     """The bytes and the time that answers may still have."""
 
     def __init__(self) -> None:
-        self.left, self._until_s = _MAX_ANSWER_BYTES, time.monotonic() + SCHEMA_SECONDS
+        self.left, self._until_s = _MAX_ANSWER_BYTES, machine.monotonic() + SCHEMA_SECONDS
 
     @property
     def seconds(self) -> float:
         """The time that is left; below 0 if there is none."""
-        return self._until_s - time.monotonic()
+        return self._until_s - machine.monotonic()
 
     def take(self, size: int) -> None:
         """Count bytes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
@@ -15,6 +14,7 @@ from ragweir.schemas.registry.output_writers import CONTENT_TYPES, Writer, write
 from ragweir.schemas.registry.schema import AVRO, PROTOBUF
 from ragweir.schemas.topics import formatted
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Emission
 from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.settings import Settings
@@ -117,7 +117,7 @@ class OutputForms:
                 if not is_logged:
                     log.warning("waiting for the registry, which has the schemas of outputs", reason=str(unavailable))
                 is_logged = True
-                time.sleep(_PAUSE_SECONDS)
+                machine.sleep(_PAUSE_SECONDS)
 
     def _id(self, name: str) -> int:
         topic = self._full_names[name]

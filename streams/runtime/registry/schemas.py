@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import structlog
 
 from ragweir.errors import Interrupted, PermanentError, Rejected, TransientError
 from ragweir.schemas.registry.schema import Read, Schema, given_up, unknown
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.registry.client import SchemaNotFound
 from ragweir.streams.runtime.registry.wait_budget import WaitBudget
 
@@ -69,7 +69,7 @@ class RegistrySchemas:
         clock: monotonic seconds.
     """
 
-    def __init__(self, fetch: Fetch, make: Make, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, fetch: Fetch, make: Make, clock: Callable[[], float] = machine.monotonic) -> None:
         self._fetch, self._make, self._clock = fetch, make, clock
         self._changed = threading.Condition()
         self._known: OrderedDict[int, Read | Rejected] = OrderedDict()
@@ -176,7 +176,7 @@ class RegistrySchemas:
                     self._changed.wait(wait_s)
                     continue
             self._look_up(schema_id, asked)
-            time.sleep(INTERVAL_SECONDS)
+            machine.sleep(INTERVAL_SECONDS)
 
     def _look_up(self, schema_id: int, asked: _Asked) -> None:
         """Ask the registry once, and keep the answer."""

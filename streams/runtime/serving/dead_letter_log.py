@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
 import structlog
 
 from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Outcome
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ class DeadLetterLog:
         clock: monotonic seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = machine.monotonic) -> None:
         self._clock = clock
         self._seen: set[str] = set()
         """The classes whose first dead letter was logged."""

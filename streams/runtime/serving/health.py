@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ragweir.streams.runtime.awake import done_in_time
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.serving.port_holder import PortHolder
 from ragweir.streams.runtime.serving.server import App, serve_app
 
@@ -28,13 +28,13 @@ class Health:
 
     not_ready: str = "starting"
     """The reason why the service is not ready; empty if it is."""
-    last_alive_s: float = field(default_factory=time.monotonic)
+    last_alive_s: float = field(default_factory=machine.monotonic)
     heartbeat: Callable[[], object] = lambda: None
     """Called by each call of `alive`."""
 
     def alive(self) -> None:
         """Record an iteration of the loop."""
-        self.last_alive_s = time.monotonic()
+        self.last_alive_s = machine.monotonic()
         self.heartbeat()
 
     def with_heartbeat(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
@@ -57,11 +57,11 @@ class Health:
         last = self.last_alive_s
 
         def iterates(within_s: float) -> bool:
-            time.sleep(within_s)
+            machine.sleep(within_s)
             return self.last_alive_s != last
 
         # After the process was suspended, the loop may not have run yet.
-        return time.monotonic() - last > STALLED_SECONDS and not done_in_time(iterates, _GRACE_SECONDS)
+        return machine.monotonic() - last > STALLED_SECONDS and not done_in_time(iterates, _GRACE_SECONDS)
 
 
 def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:

@@ -6,11 +6,12 @@ A loop that blocks in C code blocks the worker's HTTP server as well; the superv
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 
 import orjson
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from ragweir.streams.runtime.machine import machine
 
 HEARTBEAT = "RAGWEIR_HEARTBEAT"
 """The environment variable with the file descriptor of a worker's end of the pipe."""
@@ -76,7 +77,7 @@ class Heartbeat:
 
     def __call__(self) -> None:
         """Report an iteration of the loop, at most once a second."""
-        now = time.monotonic()
+        now = machine.monotonic()
         if now >= self._next_s:
             self._next_s = now + _INTERVAL_SECONDS
             self._write(b"\n")

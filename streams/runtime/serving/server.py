@@ -6,7 +6,6 @@ import errno
 import io
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -17,6 +16,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import structlog
 from typing_extensions import override
+
+from ragweir.streams.runtime.machine import machine
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -73,7 +74,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
                 _disconnect(next(waiting, next(iter(self._open))))
             if not self._changed.wait_for(lambda: len(self._open) < MAX_CONNECTIONS, _RELEASE_SECONDS):
                 return False
-            self._open[request] = time.monotonic()
+            self._open[request] = machine.monotonic()
             return True
 
     def on_request(self, request: socket.socket) -> None:
@@ -86,7 +87,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         """Close connections that have lasted too long."""
         with self._changed:
             for request, began in self._open.items():
-                if time.monotonic() - began > LIFE_SECONDS:
+                if machine.monotonic() - began > LIFE_SECONDS:
                     _disconnect(request)
 
     @override

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from time import monotonic
 
 import structlog
 from pydantic import ValidationError
@@ -25,6 +24,7 @@ from ragweir.schemas.window_key import WindowKey
 from ragweir.schemas.window_record import parse_window
 from ragweir.streams.runtime.agent import Agent, Assignment
 from ragweir.streams.runtime.emissions import add_dead_letter
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.services.aggregate.held_windows import HeldWindows, LabelSetAdmission, WindowPart, Windows
 from ragweir.streams.services.aggregate.objectives import Objective
@@ -69,12 +69,12 @@ class AggregateAgent(Agent):
 
     Args:
         config: the configuration.
-        clock: monotonic seconds, by which a partition falls idle.
+        clock: machine.monotonic seconds, by which a partition falls idle.
     """
 
     outputs = "windows", "dead-letter"
 
-    def __init__(self, config: AggregateConfig, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, config: AggregateConfig, clock: Callable[[], float] = machine.monotonic) -> None:
         self._config, self._clock = config, clock
         self._decoder = config.aggregator.decoder()
         self._reader = RowReader()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing_extensions import override
 
 from ragweir.errors import PermanentError, RagweirError
 from ragweir.streams.runtime.kafka.reader import OffsetRange, offset_range, read, topic_id
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Measurements
 from ragweir.streams.services.shared.routing_rows import LEAD, MAX_ROWS, RoutingRows, RowSource, RowTable
 from ragweir.streams.settings import Settings
@@ -109,7 +109,7 @@ class ControlLog(RowSource):
 
     def _read(self) -> None:
         # The time before the ends are asked for: all rows that were committed by then are read.
-        began = self._read_at or datetime.fromtimestamp(time.time(), UTC)
+        began = self._read_at or datetime.fromtimestamp(machine.time(), UTC)
         self._check_topic(own := topic_id(self._settings, self._topic))
         if not self._topic_id:
             self._table = RowTable(self._most)  # Without those of a reading that failed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection
 
@@ -11,6 +10,7 @@ from typing_extensions import override
 from ragweir.metrics.aggregation.merger import WindowMerger
 from ragweir.metrics.aggregation.window_aggregate import WindowDecoder
 from ragweir.schemas.window import duration_s
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import Count, Measurements, Record
 from ragweir.streams.services.export.exposition import Exposition
@@ -50,7 +50,7 @@ class PrometheusExporter(Projection):
 
     @override
     def take(self, record: Record) -> None:
-        written_s = time.time() if record.timestamp_ms is None else record.timestamp_ms / 1000
+        written_s = machine.time() if record.timestamp_ms is None else record.timestamp_ms / 1000
         self._merger.take(record.key, record.value, written_s)
 
     @override

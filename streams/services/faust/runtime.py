@@ -22,7 +22,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, NoReturn, cast
@@ -43,6 +42,7 @@ from ragweir.errors import DO_NOT_RESTART, ConfigurationError, PermanentError
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.runtime.agent import Agent
 from ragweir.streams.runtime.kafka.client import Identity, build, client_properties, wait_for_topics
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.protection.poison import RECORD_FAULTS
 from ragweir.streams.runtime.records import Emission, Headers, Measurements, Record
 from ragweir.streams.runtime.serving.dead_letter_log import DeadLetterLog
@@ -203,9 +203,9 @@ class EvaluateApp(faust.App):
         headers = message.headers or ()
         pairs: Headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         record = Record(*position, message.key, message.value, stamp, pairs)
-        began = time.perf_counter()
+        began = machine.monotonic()
         outcome = self._agent.handle([record])
-        handled = time.perf_counter()
+        handled = machine.monotonic()
         written = False
         try:
             while rejection := await self._write(outcome.emissions):
@@ -222,8 +222,8 @@ class EvaluateApp(faust.App):
         self._dead_letters.on_commit(outcome)
         self._telemetry.observe("ragweir_batch_events", 1)
         self._telemetry.observe("ragweir_handle_seconds", handled - began)
-        self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)
-        self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
+        self._telemetry.observe("ragweir_commit_seconds", machine.monotonic() - handled)
+        self._telemetry.set("ragweir_last_commit_timestamp_seconds", machine.time())
 
     async def _write(self, emissions: Sequence[Emission]) -> str:
         """Write with retries until Kafka accepts all emissions; return the name of an error of the record itself."""

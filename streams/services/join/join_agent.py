@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from time import monotonic
 
 import structlog
 from typing_extensions import override
@@ -12,6 +11,7 @@ from ragweir.errors import ErrorClass, StateError
 from ragweir.schemas.assembly import CLOCK_KEY
 from ragweir.streams.runtime.agent import Agent, Assignment
 from ragweir.streams.runtime.agent_parts import Holding
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.closing import TraceCloser, TraceReader
@@ -83,7 +83,7 @@ class JoinAgent(Agent):
         settings: the settings of assemble.
         max_event_bytes: the size of the largest interaction.
         reader: reads values and makes interactions.
-        clock: monotonic seconds, by which the newest entry of a quiet partition is written again.
+        clock: machine.monotonic seconds, by which the newest entry of a quiet partition is written again.
     """
 
     outputs = "interactions", "assembly", "dead-letter"
@@ -93,7 +93,7 @@ class JoinAgent(Agent):
         settings: AssembleSettings,
         max_event_bytes: int,
         reader: TraceReader | None = None,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = machine.monotonic,
     ) -> None:
         self._settings, self._max_event_bytes, self._clock = settings, max_event_bytes, clock
         self._reader = reader or TraceReader()

@@ -18,7 +18,6 @@ from binascii import Error as Base64Error
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from time import monotonic
 from typing import NamedTuple
 
 import structlog
@@ -27,6 +26,7 @@ from pydantic import ValidationError
 from ragweir.schemas.assembly import CLOCK_KEY, AssemblyEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.runtime.agent import Changelog
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.emitted import EmittedTraces, packed_end
 
@@ -134,12 +134,12 @@ class LedgerWriter:
     Args:
         written: a lower bound of the offset that the next entry gets.
         topic_id: Kafka's id of the topic `spans`.
-        clock: monotonic seconds.
+        clock: machine.monotonic seconds.
     """
 
     written: int
     topic_id: str = ""
-    clock: Callable[[], float] = monotonic
+    clock: Callable[[], float] = machine.monotonic
     newest: AssemblyEntry | None = None
     """The newest committed entry."""
     pages: deque[_Page] = field(default_factory=deque)
@@ -239,7 +239,7 @@ def restored(
     newest: tuple[int, AssemblyEntry],
     emitted: EmittedTraces,
     topic_id: str,
-    clock: Callable[[], float] = monotonic,
+    clock: Callable[[], float] = machine.monotonic,
 ) -> StoredState:
     """Return the state that a changelog leads to.
 
@@ -248,7 +248,7 @@ def restored(
         newest: its newest entry, as `newest_entry` returns it.
         emitted: gets the traces that are remembered.
         topic_id: Kafka's id of the topic `spans`. The offsets of entries with another one count for nothing.
-        clock: monotonic seconds.
+        clock: machine.monotonic seconds.
     """
     offset, last = newest
     is_same = _is_same_topic(last, topic_id)

@@ -7,9 +7,10 @@ its failure opens it for longer.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from ragweir.streams.runtime.machine import machine
 
 LONGEST_S = 120.0
 """The longest wait, unless the endpoint asks for a longer one."""
@@ -52,7 +53,7 @@ class CircuitBreaker:
         failures: int,
         wait_s: float,
         clock: Callable[[], float],
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = machine.random,
         on_change: Callable[[str, float], None] = lambda _why, _wait_s: None,
     ) -> None:
         self._threshold, self._first_wait_s = failures, wait_s

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import orjson
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.driver import Completion
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge.pricing import billed
 from ragweir.streams.services.judge.protocol import (
     CallRejected,
@@ -188,7 +188,7 @@ def judge_error(error: _Error, model: str, response_format: ResponseFormat) -> J
     if found is None:
         return unusable()
     _, _, kind, outcome, why = found
-    pause_s = _UNUSABLE_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, time.time())
+    pause_s = _UNUSABLE_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, machine.time())
     return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=billed(status))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from ragweir.metrics.judged.suite import Case, Suite
 from ragweir.metrics.metric import Null
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
@@ -45,5 +45,5 @@ class JudgeConfig:
     """The largest request that is read."""
     otlp: OtlpResults | None = None
     """Makes the OpenTelemetry form of evaluations; None if it is not written."""
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = machine.monotonic
     """Monotonic seconds."""

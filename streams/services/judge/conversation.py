@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -12,6 +11,7 @@ from ragweir.metrics.judged.answers import Fault
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge import cache
 from ragweir.streams.services.judge.caller import Caller, CallStats, Value
 from ragweir.streams.services.judge.job import Job, JobBudget
@@ -49,7 +49,7 @@ class JudgeConversation:
             JudgingFailed: if calls failed as often as allowed.
             DayOver: if nothing is reserved on the day of its next call.
         """
-        questions = judge(job.case, job.suites, partial(secrets.token_hex, _WORD_BYTES))
+        questions = judge(job.case, job.suites, partial(machine.token_hex, _WORD_BYTES))
         reply: Value | None = None
         while True:
             try:

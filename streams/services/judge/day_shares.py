@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 
 import structlog
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from ragweir.errors import RagweirError
 from ragweir.schemas.judging import LedgerEntry, parse_shares
 from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -43,7 +43,7 @@ class DayShares:
         """Return the number of shares of a day, or None while it is not known, without blocking."""
         shares = self._known.get(day)
         if shares is None:
-            self._ask(day, time.monotonic())
+            self._ask(day, machine.monotonic())
         return shares
 
     def _ask(self, day: str, now: float) -> None:

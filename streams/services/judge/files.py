@@ -7,7 +7,6 @@ and the ledger is in memory.
 from __future__ import annotations
 
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from dataclasses import replace
 import orjson
 
 from ragweir.streams.runtime.agent import Assignment
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.config import JudgeConfig
@@ -60,7 +60,7 @@ class JudgedFiles:
         self._free: list[TopicPartition] = []
         self._taken = 0
         self._reserved: dict[bytes | None, int] = {}
-        self._began, self._now_s, self._stop_by = time.monotonic(), 0.0, 0.0
+        self._began, self._now_s, self._stop_by = machine.monotonic(), 0.0, 0.0
         self.spent = spent
         """The cost of all calls, in millionths of a dollar."""
 
@@ -103,7 +103,7 @@ class JudgedFiles:
             outcome = self._tick(batch)
             yield None, outcome
             if not seen and not outcome.emissions:
-                time.sleep(_TICK_SECONDS)
+                machine.sleep(_TICK_SECONDS)
 
     def _due(self, limit: int) -> list[Record]:
         """Return the requests to retry now."""
@@ -123,7 +123,7 @@ class JudgedFiles:
         """Hand requests to the agent; return its outcome."""
         agent = self._agent
         agent.handle(batch)
-        self._now_s = time.monotonic() - self._began
+        self._now_s = machine.monotonic() - self._began
         outcome = agent.tick(self._now_s, (), sys.maxsize)
         agent.on_commit()
         self.spent += agent.drain_metrics().counts.get(_COST, 0)
@@ -141,9 +141,11 @@ class JudgedFiles:
     def _is_over(self) -> bool:
         """Start no more requests; return whether to stop waiting for the calls in flight."""
         self._agent.drain()
-        self._stop_by = self._stop_by or time.monotonic() + _DRAIN_SECONDS
+        self._stop_by = self._stop_by or machine.monotonic() + _DRAIN_SECONDS
         return (
-            not self._agent.holding.in_flight or bool(self._pool.unavailable_reason) or time.monotonic() > self._stop_by
+            not self._agent.holding.in_flight
+            or bool(self._pool.unavailable_reason)
+            or machine.monotonic() > self._stop_by
         )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import structlog
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Measurements
 from ragweir.streams.services.judge.cache import Cache
 from ragweir.streams.services.judge.caller import Caller, CallStats, JudgingFailed
@@ -43,7 +43,7 @@ def build_client(settings: JudgeSettings) -> Client:
 def rate_limits(settings: JudgeSettings, window_s: float = 60.0, *, granted: bool = False) -> RateLimits:
     """Return a slot's share of the rate limits; see `RateLimits`."""
     given = settings.requests_per_minute, settings.tokens_per_minute, settings.slots
-    return RateLimits(*given, time.monotonic, window_s, granted=granted)
+    return RateLimits(*given, machine.monotonic, window_s, granted=granted)
 
 
 class LiveJudgePool(JudgePool):
@@ -79,7 +79,7 @@ class LiveJudgePool(JudgePool):
                 _log.info("an earlier process may have used up the rate limits", first_call_within_s=limits.closed_s)
             self._client = build_client(settings)
             self._caller = Caller(
-                settings, self._client.send, limits, self._stats, time.monotonic, self._is_full, backoff_s
+                settings, self._client.send, limits, self._stats, machine.monotonic, self._is_full, backoff_s
             )
         self._cache = Cache(settings.cache_entries, settings.cache_file)
         self._embedder = EmbedderThread(embedder)

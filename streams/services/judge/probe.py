@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from ragweir.metrics.judged.answers import CUT
 from ragweir.metrics.judged.driver import ChatCall, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.masking import masked_url
 from ragweir.streams.services.judge.pool import build_client
 from ragweir.streams.services.judge.pricing import price_of
@@ -104,7 +104,7 @@ async def _probe(settings: JudgeSettings) -> ProbeResult:
 
 async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ProbeResult]:
     response_format = ResponseFormat.first(settings)
-    conversation = judge(_CASE, (RUBRIC,), partial(secrets.token_hex, _WORD_BYTES))
+    conversation = judge(_CASE, (RUBRIC,), partial(machine.token_hex, _WORD_BYTES))
     question, spent = next(conversation), 0
     while isinstance(question, ChatCall):
         request = chat(question, settings)

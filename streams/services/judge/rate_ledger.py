@@ -7,7 +7,6 @@ the most that the one before can have sent, and does not have to wait until all 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -24,6 +23,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key, rates_entry
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Emission
 from ragweir.streams.services.judge.rate_limit import LimitUse, RateLimits
 from ragweir.streams.settings import Settings
@@ -97,7 +97,7 @@ class StoredUses:
 
     def __call__(self, member: str) -> StoredUse | None:
         """Return the newest entry of a member, or None while there is none, without blocking."""
-        now = time.monotonic()
+        now = machine.monotonic()
         is_reading = self._reader is not None and self._reader.is_alive()
         if not (self._is_read or is_reading) and now >= self._read_at + _READ_INTERVAL_S:
             self._read_at = now

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import structlog
 from confluent_kafka import KafkaException
@@ -15,6 +14,7 @@ from ragweir.errors import RagweirError
 from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.runtime.kafka.client import wait_for_topics
 from ragweir.streams.runtime.kafka.reader import OnProgress, Watch
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.serving.telemetry import KnownLabels
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.planner.control import NAME, apply, effective_rows
@@ -65,7 +65,7 @@ def plan_once(
 
 def now() -> datetime:
     """Return the present time in UTC."""
-    return datetime.now(UTC)
+    return machine.now()
 
 
 def run(settings: Settings, every: timedelta, slot: int, stopped: Callable[[], bool]) -> None:
@@ -93,20 +93,20 @@ def run(settings: Settings, every: timedelta, slot: int, stopped: Callable[[], b
 
         due = 0.0
         while not own.stopped():
-            if time.time() < due:
-                time.sleep(_PAUSE_S)
+            if machine.time() < due:
+                machine.sleep(_PAUSE_S)
                 continue
             try:
                 made = plan_once(settings, every, now, watch, applied=True)
             except (RagweirError, KafkaException) as error:
                 own.telemetry.count("ragweir_routing_plans_total", 1, "failed")
                 log.warning("no rows were planned; evaluate goes on with those that there are", error=str(error))
-                due = time.time() + _RETRY_S
+                due = machine.time() + _RETRY_S
             else:
                 states = Counter(each.state for each in made.planned)
                 own.telemetry.count("ragweir_routing_plans_total", 1, "planned")
                 own.telemetry.count("ragweir_routing_rows_total", states["new"])
-                own.telemetry.set("ragweir_routing_planned_timestamp_seconds", time.time())
+                own.telemetry.set("ragweir_routing_planned_timestamp_seconds", machine.time())
                 log.info("rows planned", **dict(states))
                 due = (made.period.end + every).timestamp()
         log.info("stopped")
