@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -25,6 +25,9 @@ from ragweir.errors import LocalServerError, NotInstalled
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import Programs, programs
 from ragweir.streams.runtime.kafka.client import is_transient
+
+if TYPE_CHECKING:
+    from fake_worker import World
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
@@ -152,6 +155,15 @@ def tools() -> Programs:
         pytest.skip(str(error))
     except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> "Iterator[World]":
+    """A cluster in memory for this test, which the runtimes of this process use."""
+    from fake_worker import in_memory  # noqa: PLC0415 - not for most tests
+
+    with stamina.set_testing(True, attempts=6):  # It waits in real time.
+        yield in_memory(monkeypatch)
 
 
 @pytest.fixture
