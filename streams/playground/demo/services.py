@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
-from typing_extensions import override
-
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.playground.demo.samples import PRODUCTION
 from ragweir.streams.playground.demo.scrape import ready
@@ -21,7 +18,7 @@ from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS, UP_PORT, 
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.probe import SIMULATED
 from ragweir.streams.services.table import SERVICES
-from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, Settings
+from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, Settings, from_groups
 from ragweir.streams.settings.events import OTLP
 
 WORKERS = 2
@@ -36,22 +33,6 @@ _TRIES = 100
 _START_SECONDS = 60.0
 
 
-class _IsolatedSettings(Settings):
-    """Settings that are read from neither the environment nor a file."""
-
-    @classmethod
-    @override
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
-
-
 def demo_settings(
     bootstrap: str, judge_url: str, prefix: str = DEFAULT_PREFIX, key: str | None = None, *, traces: bool = False
 ) -> Settings:
@@ -60,7 +41,7 @@ def demo_settings(
     >>> demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1", traces=True).trace_topics
     ('otlp_spans',)
     """
-    return _IsolatedSettings.model_validate(
+    return from_groups(
         {
             **(_assembly(prefix) if traces else {}),
             "kafka": {"bootstrap_servers": bootstrap},
@@ -113,7 +94,7 @@ def _assembly(prefix: str) -> dict[str, object]:
 def targets(settings: Settings) -> dict[str, list[str]]:
     """Return the addresses of the services' telemetry, by the job names of Prometheus.
 
-    >>> targets(_IsolatedSettings.model_validate({"telemetry": {"port": 9464}}))["ragweir-evaluate"]
+    >>> targets(from_groups({"telemetry": {"port": 9464}}))["ragweir-evaluate"]
     ['127.0.0.1:9464', '127.0.0.1:9465']
     """
     return {
