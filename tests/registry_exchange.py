@@ -1,19 +1,16 @@
 """An exchange with a real registry: made of it in `make test-registry`, and answered from a file in `make test`."""
 
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
 from ragweir.errors import RegistryUnusable
 from ragweir.schemas.registry.schema import Schema
+from ragweir.streams.playground.serving import Reply, Request, serving
 from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.settings import RegistrySettings
 
@@ -71,26 +68,12 @@ def _said(client: RegistryClient) -> dict[str, Any]:
 def answering(answer: Callable[[str, str, Any], Answer]) -> Iterator[str]:
     """Serve a registry whose answers come from a function of method, path and body; gives its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, given = answer(self.command, self.path, json.loads(body) if body else None)
-            data = json.dumps(given).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def reply(request: Request) -> Reply:
+        status, given = answer(request.method, request.path, json.loads(request.body) if request.body else None)
+        return Reply(status, json.dumps(given).encode())
 
-        do_GET = do_POST = do_PUT = _answer  # noqa: N815 - the base class names them
-
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(reply) as server:
+        yield server.url
 
 
 def recorded(registry: str) -> tuple[dict[str, Any], list[Any]]:

@@ -11,8 +11,9 @@ import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.commands.app import app, out
+from ragweir.streams.playground.local.node import LOOPBACK
 from ragweir.streams.playground.simulated.faults import FAULTS, Faults, WrongFaults
-from ragweir.streams.playground.simulated.server import LOOPBACK, simulated_judge
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import stop_flag
 from ragweir.streams.services.judge.probe import SIMULATED

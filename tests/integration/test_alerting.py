@@ -1,19 +1,15 @@
 """From a worse answer to somebody's telephone: real telemetry, a real Prometheus, a real Alertmanager, a webhook."""
 
-import contextlib
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.analysis.slo import burns
 from ragweir.streams.analysis.slo import rules as slo_rules
+from ragweir.streams.playground.demo.webhook import webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.runtime.serving.health import Health, serve
 from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
@@ -24,33 +20,6 @@ STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objectiv
 SCALE = 0.02
 """An hour in 72 seconds: the page's short window is six seconds, six scrapes."""
 _PATIENCE_S = 90.0
-
-Told = list[tuple[str, str, str]]
-"""What the webhook was told: SLO, alert and status."""
-
-
-@contextlib.contextmanager
-def webhook() -> Iterator[tuple[str, Told]]:
-    """A receiver of alerts; gives its URL, and what it has been told until now."""
-    told: Told = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            told.extend((a["labels"]["slo"], a["labels"]["alertname"], a["status"]) for a in body["alerts"])
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/", told
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def share(prometheus: LocalServer, slo: Slo, window: str) -> float | None:
@@ -77,17 +46,20 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
         deadline = time.monotonic() + _PATIENCE_S
         while not until():
             if time.monotonic() > deadline:
-                pytest.fail(f"in {_PATIENCE_S:.0f} s it never came to this: {what}; the webhook was told {told}")
+                pytest.fail(f"in {_PATIENCE_S:.0f} s it never came to this: {what}; the webhook has {received}")
             count(STEADY, outcome, 2)
             time.sleep(0.1)
 
     def seen(prometheus: LocalServer, window: str) -> bool:
         return (share(prometheus, QUIET, window) or 0) > burns.FAST.threshold(QUIET.objective)
 
-    page = ("steady", burns.FAST.alert)
+    def paged(status: str) -> bool:
+        page = STEADY.name, burns.FAST.alert, status
+        return any((each.slo, each.alert, each.status) == page for each in received)
+
     try:
         with (
-            webhook() as (url, told),
+            webhook() as (url, received),
             serve(telemetry.registry, Health(), "127.0.0.1", 0) as port,
             local_alertmanager(url) as alertmanager,
             local_prometheus({"ragweir": [f"127.0.0.1:{port}"]}, [rules], alertmanager) as prometheus,
@@ -95,11 +67,11 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
             traffic("good", lambda: share(prometheus, STEADY, "5m") == 0, "good answers are seen")
             count(QUIET, "bad", 5)
             traffic("good", lambda: seen(prometheus, "5m") and seen(prometheus, "1h"), "the blip is seen")
-            assert not told
-            traffic("bad", lambda: (*page, "firing") in told, "the page fires")
-            assert (*page, "resolved") not in told
-            traffic("good", lambda: (*page, "resolved") in told, "the page is resolved")
-            assert {slo for slo, _, _ in told} == {"steady"}
+            assert not received
+            traffic("bad", lambda: paged("firing"), "the page fires")
+            assert not paged("resolved")
+            traffic("good", lambda: paged("resolved"), "the page is resolved")
+            assert {each.slo for each in received} == {STEADY.name}
     except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
 

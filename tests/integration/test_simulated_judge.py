@@ -33,7 +33,8 @@ from ragweir.metrics.judged.framing import frame
 from ragweir.metrics.judged.rubric import Rubric
 from ragweir.metrics.judged.suite import Ask, Case, Embed
 from ragweir.metrics.judged.suites import suites
-from ragweir.streams.playground.simulated.endpoint import Endpoint, Options, Request
+from ragweir.streams.playground.serving import Request
+from ragweir.streams.playground.simulated.endpoint import Endpoint, Options
 from ragweir.streams.playground.simulated.faults import FAULTS, OF_COMPLETIONS, Draws, Faults, WrongFaults
 from ragweir.streams.playground.simulated.filling import filled
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +18,7 @@ from typing_extensions import override
 from ragweir.errors import RegistryUnavailable, RegistryUnusable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema
 from ragweir.streams.commands.record_schemas import RecordSchemas
+from ragweir.streams.playground.serving import Reply, Request, serving
 from ragweir.streams.runtime.registry import client as client_module
 from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.runtime.registry.schemas import RegistrySchemas
@@ -61,41 +62,24 @@ ANSWERS: dict[str, tuple[int, Any]] = {
 
 
 @contextmanager
-def server(headers: list[dict[str, str]]) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
+def server(headers: list[Mapping[str, str]]) -> Iterator[str]:
+    def reply(request: Request) -> Reply:
+        headers.append(request.headers)
+        status, answer = ANSWERS.get(request.path.removeprefix("/api"), (404, None))
+        return Reply(status, orjson.dumps(answer))
 
-        def do_GET(self) -> None:
-            headers.append(dict(self.headers))
-            status, answer = ANSWERS.get(self.path.removeprefix("/api"), (404, None))
-            body = orjson.dumps(answer)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        @override
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_port}/api"
-    finally:
-        listening.shutdown()
-        listening.server_close()
+    with serving(reply) as listening:
+        yield f"{listening.url}/api"
 
 
 def test_the_client_knows_each_answer() -> None:
-    headers: list[dict[str, str]] = []
+    headers: list[Mapping[str, str]] = []
     with server(headers) as url, ExitStack() as opened:
         client = opened.enter_context(
             RegistryClient(RegistrySettings(url=url, client={"basic_auth_user_info": "me:it:self"}))
         )
         assert client.schema(1) == Schema("AVRO", '"string"')
-        assert headers[-1]["Authorization"] == "Basic bWU6aXQ6c2VsZg=="
+        assert headers[-1]["authorization"] == "Basic bWU6aXQ6c2VsZg=="
         assert client.schema(2) == Schema("JSON", "{}", ("inner", "middle"))
         assert client.schema(10).references == ("l",)
         for schema_id, kind in ((3, SchemaNotFound), (8, SchemaNotFound), (7, RegistryUnavailable)):
@@ -108,7 +92,7 @@ def test_the_client_knows_each_answer() -> None:
             client.schema(9)
         with RegistryClient(RegistrySettings(url=url, client={"bearer.auth.token": "hunter2"})) as token:
             token.schema(1)
-        assert headers[-1]["Authorization"] == "Bearer hunter2"
+        assert headers[-1]["authorization"] == "Bearer hunter2"
     with RegistryClient(RegistrySettings(url=url)) as away, pytest.raises(RegistryUnavailable, match="ConnectError"):
         away.schema(1)
 

@@ -9,17 +9,15 @@ import shutil
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable, RegistryUnusable
+from ragweir.streams.playground.serving import Reply, Request, serving
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties, partition_counts
 from ragweir.streams.runtime.registry.client import RegistryClient
 from ragweir.streams.services.judge.probe import error_message, probe
@@ -35,32 +33,12 @@ BEARER = f"Bearer {SECRET}"
 def registry(wanted: str = "", tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve a registry without subjects to those who send a header `Authorization`; yield its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = b"[]"
-            self.send_response(200 if self.headers.get("Authorization", "") == wanted else 401)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(request: Request) -> Reply:
+        known = request.headers.get("authorization", "") == wanted
+        return Reply(501 if request.method != "GET" else 200 if known else 401, b"[]")
 
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    class Server(ThreadingHTTPServer):
-        @override
-        def finish_request(self, request: object, client_address: object) -> None:
-            """Make the handshake on the thread of the request, as it may fail."""
-            if tls is None:
-                super().finish_request(request, client_address)  # type: ignore[arg-type]
-                return
-            with suppress(OSError), tls.wrap_socket(request, server_side=True) as secured:  # type: ignore[arg-type]
-                super().finish_request(secured, client_address)  # type: ignore[arg-type]
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(reply, tls=tls) as server:
+        yield server.url
 
 
 def subjects(url: str, **given: str) -> int:

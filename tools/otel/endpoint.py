@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
-from typing_extensions import override
+from ragweir.streams.playground.serving import Reply, Request, serving
 
 
 @contextmanager
@@ -20,30 +18,15 @@ def made_up_model(answers: Mapping[str, str]) -> Iterator[str]:
         answers: the answers by question. A prompt that has none of the questions is an error of the client.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = "\n".join(map(_text, request["messages"]))
-            known = [answer for question, answer in answers.items() if question in prompt]
-            status, body = (200, _completion(request, known[-1])) if known else (400, {"error": {"message": "unknown"}})
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def answer(request: Request) -> Reply:
+        given = json.loads(request.body)
+        prompt = "\n".join(map(_text, given["messages"]))
+        known = [answer for question, answer in answers.items() if question in prompt]
+        status, body = (200, _completion(given, known[-1])) if known else (400, {"error": {"message": "unknown"}})
+        return Reply(status, json.dumps(body).encode())
 
-        @override
-        def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(answer) as server:
+        yield f"{server.url}/v1"
 
 
 def _text(message: Mapping[str, Any]) -> str:

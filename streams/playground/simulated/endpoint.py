@@ -15,12 +15,12 @@ from typing import Any
 
 import orjson
 
+from ragweir.streams.playground.serving import Reply, Request
 from ragweir.streams.playground.simulated.faults import OF_COMPLETIONS, Draws, Faults, RateLimit, WrongFaults
 from ragweir.streams.playground.simulated.openai_api import (
     AnswerRequest,
     Composed,
     ErrorReply,
-    Reply,
     chat,
     embeddings,
     json_object,
@@ -47,16 +47,6 @@ class Options:
     """True if response_format json_object is supported."""
     requests_per_minute: int | None = None
     """Rate limit in any 60 s; requests above it get a 429 with Retry-After."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One HTTP request, with lower-case names of headers."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)

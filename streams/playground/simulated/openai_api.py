@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
+from ragweir.streams.playground.serving import Reply
 from ragweir.streams.playground.simulated.scoring import ChatRequest, answered, read, vector
 from ragweir.streams.services.judge.probe import SIMULATED
 
@@ -21,18 +22,6 @@ _MOST_DIMENSIONS = 4_096
 _BYTES_PER_TOKEN = 4
 _PROSE = "simulated: all in all I would call this a rather good answer, 9 out of 10."
 _WRONG_SCHEMA = '{"verdict": "simulated"}'
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One HTTP response, and how it is delivered."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-    delay_s: float = 0.0
-    ending: Literal["whole", "cut", "never"] = "whole"
-    """`cut`: the connection ends after half of the body; `never`: nothing is sent."""
 
 
 class ErrorReply(Exception):
