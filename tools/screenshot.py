@@ -64,6 +64,12 @@ def photograph(url: str, picture: Path, size: str) -> None:
         )
 
 
+def _run(folder: Path, *words: str) -> None:
+    """Run a command of ragweir in a folder."""
+    environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+    subprocess.run([*RAGWEIR, *words], cwd=folder, env=environment, check=True, timeout=4 * _SECONDS)
+
+
 def prometheus(picture: Path) -> None:
     """Run the demo to its end, and take the picture while its servers still run."""
     command = [*RAGWEIR, "demo", "--keep"]
@@ -88,14 +94,10 @@ def compare(picture: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "fewer.toml").write_text("[limits]\nmax_contexts = 1\n")
-        for words in (
-            ("demo", "--write-samples", "samples.jsonl", "--events", "2000"),
-            ("score", "samples.jsonl", "--out", "today"),
-            ("--config", "fewer.toml", "score", "samples.jsonl", "--out", "fewer"),
-            ("compare", "today", "fewer", "--html", "report.html"),
-        ):
-            environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
-            subprocess.run([*RAGWEIR, *words], cwd=home, env=environment, check=True, timeout=_SECONDS)
+        _run(home, "demo", "--write-samples", "samples.jsonl", "--events", "2000")
+        _run(home, "score", "samples.jsonl", "--out", "today")
+        _run(home, "--config", "fewer.toml", "score", "samples.jsonl", "--out", "fewer")
+        _run(home, "compare", "today", "fewer", "--html", "report.html")
         photograph((home / "report.html").as_uri(), picture, "1060,1000")
 
 
@@ -105,12 +107,8 @@ def rehearse(picture: Path) -> None:
         home = Path(folder)
         events = (_drilled(number) for number in range(8 * _ANSWERS_PER_HOUR))
         (home / "events.jsonl").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
-        for words in (
-            ("score", "events.jsonl", "--out", "evaluations"),
-            ("slo", "rehearse", "evaluations", "--slo", _SLO, "--picture", "timeline.html"),
-        ):
-            environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
-            subprocess.run([*RAGWEIR, *words], cwd=home, env=environment, check=True, timeout=_SECONDS)
+        _run(home, "score", "events.jsonl", "--out", "evaluations")
+        _run(home, "slo", "rehearse", "evaluations", "--slo", _SLO, "--picture", "timeline.html")
         report = (home / "timeline.html").read_text(encoding="utf-8")
     style = re.search(r"<style>(.*?)</style>", report, re.DOTALL)
     drawing = re.search(r"<svg (.*?</svg>)", report, re.DOTALL)
@@ -131,8 +129,7 @@ def rehearse(picture: Path) -> None:
 def incident(picture: Path) -> None:
     """Run the demo, and keep its picture."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
-        subprocess.run([*RAGWEIR, "demo"], cwd=folder, env=environment, check=True, timeout=4 * _SECONDS)
+        _run(Path(folder), "demo")
         shutil.copyfile(Path(folder) / "ragweir-demo" / picture.name, picture)
 
 
