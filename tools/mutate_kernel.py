@@ -149,8 +149,8 @@ def main() -> int:
     parser.add_argument("--file", action="append", help="only mutations of this file, such as scan.rs; repeatable")
     given = parser.parse_args()
     cargo = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
-    names = given.file or sorted(path.name for path in (ROOT / "kernel" / "src").glob("*.rs"))
-    paths = [Path("src") / name for name in names]
+    sources = sorted(path.relative_to(ROOT / "kernel") for path in (ROOT / "kernel" / "src").rglob("*.rs"))
+    paths = [path for path in sources if not given.file or path.name in given.file]
     found = [each for path in paths for each in mutations(path, (ROOT / "kernel" / path).read_text())]
     chosen = random.Random(given.seed).sample(found, min(given.number or len(found), len(found)))
     survived = killed = tried = 0

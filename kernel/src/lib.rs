@@ -1,21 +1,13 @@
 //! Counts over tokenised texts, for ragweir's metrics. Everything that leaves is an integer, a text or a tuple of them.
 //!
 //! The specification is Python: `metrics/text` for the tokens and `metrics/counts` for the counts. All tables come from
-//! there. One call reads the texts of an event, and nothing of it remains afterwards but words of its vocabulary.
+//! there. The floors, of which each uses only those below: this file, `counts`, `wording`, `tokens` and `tables`.
+//! One call reads the texts of an event, and nothing of it remains afterwards but words of its vocabulary.
 
-mod answers;
-mod claims;
-mod classes;
 mod counts;
-mod passages;
-mod phrases;
-mod refusal;
-mod scan;
 mod tables;
-mod text;
-mod values;
-mod vocabulary;
-mod words;
+mod tokens;
+mod wording;
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -25,13 +17,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyTuple};
 
-use crate::counts::{Event, Rules, Value, Visitor};
-use crate::phrases::FixedPhrases;
-use crate::refusal::Refusal;
-use crate::scan::Grammar;
+use crate::counts::event::Event;
+use crate::counts::record::{Value, Visitor, NAMES};
+use crate::counts::rules::Rules;
 use crate::tables::Tables;
-use crate::text::{readable, Text, Tokeniser};
-use crate::vocabulary::Vocabulary;
+use crate::tokens::text::{readable, Text, Tokeniser};
+use crate::tokens::vocabulary::Vocabulary;
 
 /// The version of the catalogue whose counts these are. Python refuses a kernel of another one.
 const CATALOGUE_VERSION: &str = "3";
@@ -69,18 +60,7 @@ impl Kernel {
     #[new]
     fn new(py: Python, tables: Tables) -> PyResult<Self> {
         let mut vocabulary = Vocabulary::new(&tables);
-        let mut question_bytes = [false; 256];
-        for mark in tables.question_marks.split_inclusive(|_| true) {
-            question_bytes[usize::from(mark.as_bytes()[0])] = true;
-        }
-        let rules = Rules {
-            question_bytes,
-            grammar: Grammar::new(&tables),
-            phrases: FixedPhrases::new(&tables, &mut vocabulary),
-            refusal: Refusal::new(&tables).map_err(|error| PyValueError::new_err(error.to_string()))?,
-            sizes: tables.sizes.clone(),
-            question_marks: tables.question_marks.chars().collect(),
-        };
+        let rules = Rules::new(&tables, &mut vocabulary).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let names = &rules.grammar.classes.script_names;
         let script_names = names.iter().map(|name| PyString::intern(py, name).unbind()).collect();
         let (normalised, panic) = (tables.normalised, tables.panic);
@@ -133,7 +113,7 @@ impl Kernel {
         let State { vocabulary, event } = &mut state;
         (event.answer_count, event.context_count) = (expected.len(), contexts.len());
         let counts = event.count(&self.rules, vocabulary, &query_text, &response_text, &expected, &places);
-        let mut items = Items { py, script_names: &self.script_names, items: Vec::with_capacity(counts::NAMES.len()) };
+        let mut items = Items { py, script_names: &self.script_names, items: Vec::with_capacity(NAMES.len()) };
         counts.visit(&mut items)?;
         let texts = [&query_text, &response_text].into_iter().chain(&expected_texts);
         let characters: usize = texts.map(|text| text.len()).sum();
@@ -259,6 +239,6 @@ mod ragweir_kernel {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add(intern!(py, "CATALOGUE_VERSION"), CATALOGUE_VERSION)?;
         module.add(intern!(py, "PanicException"), py.get_type::<pyo3::panic::PanicException>())?;
-        module.add(intern!(py, "NAMES"), PyTuple::new(py, counts::NAMES)?)
+        module.add(intern!(py, "NAMES"), PyTuple::new(py, NAMES)?)
     }
 }

@@ -1,12 +1,14 @@
 //! Counts per expected answer: what the response has of it.
 
-use crate::classes::{Classes, WHITE};
-use crate::counts::{Counts, Rules, Runs};
-use crate::phrases::OwnPhrases;
+use crate::counts::record::Counts;
+use crate::counts::rules::Rules;
+use crate::counts::runs::Runs;
 use crate::tables::LONG;
-use crate::text::Text;
-use crate::vocabulary::{Kind, NONE};
-use crate::words::Words;
+use crate::tokens::classes::{Classes, WHITE};
+use crate::tokens::text::Text;
+use crate::tokens::vocabulary::{Kind, NONE};
+use crate::tokens::words::Words;
+use crate::wording::phrases::OwnPhrases;
 
 /// Tables that are filled again for each event.
 #[derive(Default)]

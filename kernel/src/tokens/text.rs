@@ -1,10 +1,11 @@
 //! A tokenised text: the places of its tokens in the words of the event, and their shape; see `metrics/text/text.py`.
 
-use crate::scan::{Grammar, Lexeme, Scanner};
 use crate::tables::*;
-use crate::values;
-use crate::vocabulary::{Kind, Vocabulary};
-use crate::words::Words;
+use crate::tokens::grammar::Grammar;
+use crate::tokens::scan::{Lexeme, Scanner};
+use crate::tokens::values;
+use crate::tokens::vocabulary::{Kind, Vocabulary};
+use crate::tokens::words::Words;
 
 const SMALL: u64 = u64::from_le_bytes([0x20; 8]);
 

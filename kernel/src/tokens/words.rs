@@ -1,6 +1,6 @@
 //! The distinct tokens of one event, numbered from 0, so that sets of tokens are marks in one small table.
 
-use crate::vocabulary::{Kind, Vocabulary, NONE};
+use crate::tokens::vocabulary::{Kind, Vocabulary, NONE};
 
 /// A distinct token or stem of the event, and what its texts have of it.
 #[derive(Clone)]

@@ -6,9 +6,9 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::tables::*;
-use crate::text::Text;
-use crate::vocabulary::{Vocabulary, NONE};
-use crate::words::{Words, IN_CLAIM};
+use crate::tokens::text::Text;
+use crate::tokens::vocabulary::{Vocabulary, NONE};
+use crate::tokens::words::{Words, IN_CLAIM};
 
 /// The rules of one text.
 pub struct Reader<'a> {

@@ -3,9 +3,9 @@
 use regex::Regex;
 
 use crate::tables::*;
-use crate::text::Text;
-use crate::vocabulary::Vocabulary;
-use crate::words::Words;
+use crate::tokens::text::Text;
+use crate::tokens::vocabulary::Vocabulary;
+use crate::tokens::words::Words;
 
 pub struct Refusal {
     expression: Regex,

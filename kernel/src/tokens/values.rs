@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::scan::Grammar;
+use crate::tokens::grammar::Grammar;
 
 /// Appends a number in plain decimal digits.
 pub fn number(grammar: &Grammar, lexeme: &[u8], out: &mut Vec<u8>) {

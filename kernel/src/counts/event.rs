@@ -1,153 +1,17 @@
 //! The counts of one event, defined in `metrics/counts`, by passes over its tokens.
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-
-use crate::answers::Answers;
-use crate::claims::{self, Claims};
-use crate::passages::Passages;
-use crate::phrases::{self, FixedPhrases, OwnPhrases};
-use crate::refusal::Refusal;
-use crate::scan::Grammar;
+use crate::counts::answers::Answers;
+use crate::counts::passages::Passages;
+use crate::counts::record::Counts;
+use crate::counts::rules::Rules;
+use crate::counts::runs::Runs;
 use crate::tables::*;
-use crate::text::Text;
-use crate::vocabulary::{Kind, Vocabulary, NONE};
-use crate::words::*;
-
-/// Names of scripts, as indices in `Classes::script_names`.
-pub type Script = Option<usize>;
-
-macro_rules! counts {
-    ($($name:ident: $type:ty,)*) => {
-        /// The counts; each is documented in `metrics/counts`.
-        #[derive(Default)]
-        pub struct Counts {
-            $(pub $name: $type,)*
-        }
-
-        /// The names of the counts, in the order of the tuple that Python gets.
-        pub const NAMES: &[&str] = &[$(stringify!($name)),*];
-
-        impl Counts {
-            /// Passes each count to a visitor, in the order of `NAMES`.
-            pub fn visit<E>(&self, visitor: &mut impl Visitor<E>) -> Result<(), E> {
-                $(visitor.visit(Value::from(&self.$name))?;)*
-                Ok(())
-            }
-        }
-    };
-}
-
-/// The value of a count.
-pub enum Value<'a> {
-    Number(u64),
-    Flag(bool),
-    Script(Script),
-    Numbers(&'a [u32]),
-    Flags(&'a [bool]),
-    Lists(&'a [Vec<u32>]),
-}
-
-pub trait Visitor<E> {
-    fn visit(&mut self, value: Value) -> Result<(), E>;
-}
-
-macro_rules! values {
-    ($($type:ty => $make:expr,)*) => {
-        $(impl<'a> From<&'a $type> for Value<'a> {
-            fn from(value: &'a $type) -> Self {
-                $make(value)
-            }
-        })*
-    };
-}
-
-values! {
-    u64 => |value: &u64| Value::Number(*value),
-    bool => |value: &bool| Value::Flag(*value),
-    Script => |value: &Script| Value::Script(*value),
-    Vec<u32> => Value::Numbers,
-    Vec<bool> => Value::Flags,
-    Vec<Vec<u32>> => Value::Lists,
-}
-
-counts! {
-    query_tokens: u64,
-    response_tokens: u64,
-    expected_tokens: u64,
-    context_tokens: u64,
-    query_cut: bool,
-    response_cut: bool,
-    expected_cut: bool,
-    contexts_cut: bool,
-    response_stems: u64,
-    context_stems: u64,
-    supported_stems: u64,
-    unsupported_stems: u64,
-    query_stems: u64,
-    covered_query_stems: u64,
-    response_pairs: u64,
-    supported_pairs: u64,
-    response_triples: u64,
-    supported_triples: u64,
-    response_numbers: u64,
-    supported_numbers: u64,
-    response_moments: u64,
-    supported_moments: u64,
-    response_phrases: u64,
-    supported_phrases: u64,
-    content_sentences: u64,
-    weak_sentences: u64,
-    query_distinct: u64,
-    response_distinct: u64,
-    common_distinct: u64,
-    cosine_dot: u64,
-    query_squares: u64,
-    response_squares: u64,
-    query_common_squares: u64,
-    response_common_squares: u64,
-    query_keywords: u64,
-    answered_keywords: u64,
-    response_supported: bool,
-    response_claims: u64,
-    unsupported_claims: u64,
-    dont_know: bool,
-    non_answer: bool,
-    declines: bool,
-    hedges: u64,
-    source_indicators: u64,
-    citations: Vec<u32>,
-    query_script: Script,
-    response_script: Script,
-    query_terms: u64,
-    term_passages: Vec<u32>,
-    passage_tokens: Vec<u32>,
-    passage_content: Vec<u32>,
-    passage_distinct: Vec<u32>,
-    passage_repeated: Vec<u32>,
-    passage_terms: Vec<Vec<u32>>,
-    passage_occurrences: Vec<Vec<u32>>,
-    passage_used: Vec<bool>,
-    answer_tokens: Vec<u32>,
-    answer_exact: Vec<bool>,
-    answer_keywords: Vec<u32>,
-    answer_keywords_found: Vec<u32>,
-    answer_numbers: Vec<u32>,
-    answer_numbers_found: Vec<u32>,
-    answer_common: Vec<u32>,
-    answer_subsequence: Vec<u32>,
-}
-
-/// Everything that is made of the tables once.
-pub struct Rules {
-    pub grammar: Grammar,
-    pub phrases: FixedPhrases,
-    pub refusal: Refusal,
-    pub sizes: Sizes,
-    pub question_marks: Vec<char>,
-    /// True for the first byte of a question mark.
-    pub question_bytes: [bool; 256],
-}
+use crate::tokens::classes::WHITE;
+use crate::tokens::text::Text;
+use crate::tokens::vocabulary::{Kind, Vocabulary, NONE};
+use crate::tokens::words::*;
+use crate::wording::claims::{Claims, Reader};
+use crate::wording::phrases::{self, OwnPhrases};
 
 /// The tokenised texts of one event and the tables over them, kept from event to event to be filled again.
 #[derive(Default)]
@@ -171,75 +35,6 @@ pub struct Event {
     response_words: Vec<u32>,
     query_stems: Vec<u32>,
     response_stems: Vec<u32>,
-}
-
-/// The response's distinct pairs and triples of neighbouring tokens.
-#[derive(Default)]
-pub struct Runs {
-    /// The number of each pair, counted from 0, and of each triple, as the numbers of its two pairs.
-    pairs: HashMap<u64, u32, RandomState>,
-    triples: HashMap<u64, u32, RandomState>,
-    pub pairs_found: Vec<bool>,
-    triples_found: Vec<bool>,
-    /// The pair at each position of the response but the last.
-    at: Vec<u32>,
-}
-
-fn key(first: u32, second: u32) -> u64 {
-    u64::from(first) << 32 | u64::from(second)
-}
-
-fn number(of: &mut HashMap<u64, u32, RandomState>, found: &mut Vec<bool>, key: u64) -> u32 {
-    let fresh = found.len() as u32;
-    let number = *of.entry(key).or_insert(fresh);
-    if number == fresh {
-        found.push(false);
-    }
-    number
-}
-
-impl Runs {
-    fn read(&mut self, response: &Text) {
-        self.pairs.clear();
-        self.triples.clear();
-        self.pairs_found.clear();
-        self.triples_found.clear();
-        self.at.clear();
-        for pair in response.tokens.windows(2) {
-            self.at.push(number(&mut self.pairs, &mut self.pairs_found, key(pair[0], pair[1])));
-        }
-        for pair in self.at.windows(2) {
-            number(&mut self.triples, &mut self.triples_found, key(pair[0], pair[1]));
-        }
-    }
-
-    fn search(&mut self, context: &Text, words: &Words) {
-        let (mut before, mut pair_before) = (NONE, NONE);
-        for &token in &context.tokens {
-            if words[token].response == 0 {
-                (before, pair_before) = (NONE, NONE);
-                continue;
-            }
-            let found = if before == NONE { None } else { self.pairs.get(&key(before, token)) };
-            before = token;
-            let Some(&pair) = found else {
-                pair_before = NONE;
-                continue;
-            };
-            self.pairs_found[pair as usize] = true;
-            if pair_before != NONE {
-                if let Some(&triple) = self.triples.get(&key(pair_before, pair)) {
-                    self.triples_found[triple as usize] = true;
-                }
-            }
-            pair_before = pair;
-        }
-    }
-
-    /// Returns true if each two neighbours of a run of tokens are a pair of the response.
-    pub fn has_pairs(&self, run: &[u32]) -> bool {
-        run.windows(2).all(|pair| self.pairs.contains_key(&key(pair[0], pair[1])))
-    }
 }
 
 fn count(found: &[bool]) -> u64 {
@@ -379,7 +174,7 @@ impl Event {
             Some(_) => is_english(text, words, rules.sizes.long),
         };
         let classes = &rules.grammar.classes;
-        let stripped = response.trim_matches(|each| classes.get(each) & crate::classes::WHITE != 0);
+        let stripped = response.trim_matches(|each| classes.get(each) & WHITE != 0);
         let is_short =
             stripped.chars().take(rules.sizes.non_answer_characters).count() < rules.sizes.non_answer_characters;
         let found = rules.phrases.find(text, words);
@@ -392,7 +187,7 @@ impl Event {
         if counts.response_supported {
             let Rules { sizes, question_marks, question_bytes, .. } = rules;
             let written = response;
-            let reader = claims::Reader { vocabulary, words, sizes, text, written, question_marks, question_bytes };
+            let reader = Reader { vocabulary, words, sizes, text, written, question_marks, question_bytes };
             self.claims.read(&reader);
             self.claims.mark(words);
             counts.response_claims = self.claims.len() as u64;

@@ -6,9 +6,9 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::tables::{Phrase, Tables};
-use crate::text::Text;
-use crate::vocabulary::Vocabulary;
-use crate::words::Words;
+use crate::tokens::text::Text;
+use crate::tokens::vocabulary::Vocabulary;
+use crate::tokens::words::Words;
 
 pub const DONT_KNOW: u32 = 1;
 pub const NON_ANSWER: u32 = 1 << 1;

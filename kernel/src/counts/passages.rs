@@ -1,9 +1,9 @@
 //! Counts per passage: terms of the query, words of earlier passages, and use in the response.
 
-use crate::counts::Counts;
-use crate::text::Text;
-use crate::vocabulary::NONE;
-use crate::words::Words;
+use crate::counts::record::Counts;
+use crate::tokens::text::Text;
+use crate::tokens::vocabulary::NONE;
+use crate::tokens::words::{Words, IN_CONTEXT};
 
 /// Tables that are filled again for each event.
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl Passages {
             let word = &mut words[stem];
             word.last_sentence = number;
             stems += 1;
-            known += u64::from(word.marks & crate::words::IN_CONTEXT != 0);
+            known += u64::from(word.marks & IN_CONTEXT != 0);
             let row = (word.stem_row as usize - 1) * width;
             for place in 0..width {
                 self.add(self.having[row + place], place, width);
