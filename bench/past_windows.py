@@ -1,40 +1,30 @@
-"""Cost of the windows at the end of a replay: reading the parts, merging them into all sizes, and encoding.
-
-The same windows are made by the models of the records, which validate each record when it is read and each window
-before it is written: the way before `ragweir.schemas.window_record`, and the bytes to compare with.
-"""
+"""Cost of the windows at the end of a replay: reading the parts, merging them into all sizes, and encoding."""
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from time import process_time
 
 import orjson
 from rich.table import Table
 
+from bench.timing import microseconds
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.aggregation.cardinality import Admission, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.packed_scores import row_of
-from ragweir.schemas.window import Window, duration_s
+from ragweir.schemas.window import Window
 from ragweir.streams.analysis.backfill.windows import of_records
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.aggregate.window_times import start_of
-from ragweir.streams.services.shared.dimensions import admission_limits
-from ragweir.streams.services.shared.from_settings import aggregator
-from ragweir.streams.settings import Settings, WindowSettings
+from ragweir.streams.settings import Settings
 
 _BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 _EVENTS = 10
 """Events of each part."""
-_ROUNDS = 3
 METRICS = 40
 
 
@@ -91,70 +81,16 @@ def by_records(own: Iterable[Record], settings: Settings) -> Iterator[bytes]:
     return (window.encode() for window in of_records("windows", own, settings, lambda _, __: lambda _: None))
 
 
-def by_models(own: Iterable[Record], settings: Settings) -> Iterator[bytes]:
-    """Yield the same, with models for what is read and what is written, and each size merged from the base windows."""
-    decoder = aggregator(settings).decoder()
-    latest = {record.key: record.value for record in own}
-    bases: defaultdict[datetime, dict[Labels, WindowAggregate]] = defaultdict(dict)
-    for value in latest.values():
-        if value is not None:
-            window = Window.model_validate_json(value)
-            labels = tuple(window.dimensions.get(name, "") for name in settings.windows.dimensions)
-            bases[window.start].setdefault(labels, WindowAggregate()).merge(decoder.decode(window))
-    return map(encode, models_of_all_sizes(bases, settings.windows))
-
-
-def models_of_all_sizes(
-    bases: Mapping[datetime, dict[Labels, WindowAggregate]], settings: WindowSettings
-) -> Iterator[Window]:
-    """Yield the windows of every size as `of_all_sizes` does, each size merged from the base windows by itself."""
-    admission = Admission(admission_limits(settings))
-    found: dict[tuple[datetime, timedelta, str], dict[Labels, WindowAggregate]] = {}
-    for start, sets in sorted(bases.items()):
-        kept, _ = admit_sets(sets, admission, int(start.timestamp()))
-        for size in settings.sizes:
-            length = timedelta(seconds=duration_s(size))
-            end = start_of(start, length) + length
-            merge_sets(found.setdefault((end, length, size), {}), kept, settings.max_series)
-    for (end, length, size), sets in sorted(found.items(), key=lambda each: each[0]):
-        for labels, contents in sorted(sets.items()):
-            for summary in contents.metrics.values():
-                summary.bins = dict(sorted(summary.bins.items()))
-            yield Window(
-                window=size,
-                start=end - length,
-                end=end,
-                dimensions=dict(zip(settings.dimensions, labels, strict=True)),
-                partition=None,
-                part=None,
-                closed=True,
-                **contents.fields(whole=True),
-            )
-
-
 def table(minutes: int = 30) -> Table:
-    """Return one row per number of partitions and way."""
+    """Return one row per number of partitions."""
     settings = Settings()
     title = f"End of a replay: {METRICS} metrics, windows of {', '.join(settings.windows.sizes)}, CPU time"
-    columns = ("label sets", "partitions", "by", "parts", "windows", "parts/s", "windows/s", "ratio")
+    columns = ("label sets", "partitions", "parts", "windows", "parts/s", "windows/s")
     result = Table(*columns, title=title, title_justify="left")
-    ways: dict[str, Callable[[Iterable[Record], Settings], Iterator[bytes]]] = {
-        "models": by_models,
-        "records": by_records,
-    }
     for sets, partitions in ((20, 1), (10, 8)):
         own = list(records(minutes, sets, partitions))
-        seconds, made = dict.fromkeys(ways, float("inf")), dict.fromkeys(ways, b"")
-        count = 0
-        for _ in range(_ROUNDS):
-            for name, way in ways.items():
-                began = process_time()
-                windows = list(way(own, settings))
-                seconds[name] = min(seconds[name], process_time() - began)
-                made[name], count = b"\n".join(windows), len(windows)
-        if made["models"] != made["records"]:
-            raise RuntimeError("both ways must give the same bytes")
-        for name, own_s in seconds.items():
-            rates = f"{len(own) / own_s:,.0f}", f"{count / own_s:,.0f}", f"{seconds['models'] / own_s:.1f}"
-            result.add_row(str(sets), str(partitions), name, f"{len(own):,}", f"{count:,}", *rates)
+        count = len(list(by_records(own, settings)))
+        own_s = microseconds(lambda own=own: list(by_records(own, settings)), 1) / 1e6  # type: ignore[misc]
+        rates = f"{len(own) / own_s:,.0f}", f"{count / own_s:,.0f}"
+        result.add_row(str(sets), str(partitions), f"{len(own):,}", f"{count:,}", *rates)
     return result

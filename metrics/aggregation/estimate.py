@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ragweir.metrics.aggregation.interval import RandomSample, is_sufficient, limit
 from ragweir.metrics.aggregation.selection import LEAST, NO_EVENTS, SCALE, Chance, Weights, from_sums, times, to_sums
 from ragweir.metrics.aggregation.summary import decode_sum, encode_sum, growth
-from ragweir.schemas.window import EstimateFlag, EstimateResult, EstimateSums
+from ragweir.schemas.window import EstimateFlag, EstimateResult
 from ragweir.schemas.window_record import EstimateRecord
 
 _MOST = 1 - LEAST
@@ -263,12 +263,12 @@ def to_record(estimate: Estimate, result: EstimateResult | None) -> dict[str, An
     }
 
 
-def from_record(record: EstimateSums | EstimateRecord, low: float, high: float) -> Estimate:
+def from_record(record: EstimateRecord, low: float, high: float) -> Estimate:
     """Return the estimate of a record, for a metric with these bounds.
 
     >>> estimate = Estimate(EstimatedMetric("rubric", 0.0, 100.0))
     >>> estimate.add(37.5, 0.02)
-    >>> from_record(EstimateSums.model_validate(to_record(estimate, None)), 0.0, 100.0) == estimate
+    >>> from_record(EstimateRecord(**to_record(estimate, None)), 0.0, 100.0) == estimate
     True
 
     Raises:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ragweir.metrics.aggregation.summary import decode_sum, encode_sum, growth
-from ragweir.schemas.window import SelectionSums, SuiteChance
 from ragweir.schemas.window_record import ChanceRecord, SelectionRecord
 
 SCALE = 1_000_000
@@ -117,10 +116,10 @@ def to_sums(weights: Weights) -> dict[str, Any]:
     }
 
 
-def from_sums(record: SelectionSums | SelectionRecord) -> Weights:
+def from_sums(record: SelectionRecord) -> Weights:
     """Return the sums of a record.
 
-    >>> from_sums(SelectionSums.model_validate(to_sums(Weights.of(0.02, 7)))) == Weights.of(0.02, 7)
+    >>> from_sums(SelectionRecord(**to_sums(Weights.of(0.02, 7)))) == Weights.of(0.02, 7)
     True
 
     Raises:
@@ -138,7 +137,7 @@ def to_record(chance: Chance) -> dict[str, Any]:
     return {"least": chance.least, "none": chance.none, **selected}
 
 
-def from_record(record: SuiteChance | ChanceRecord) -> Chance:
+def from_record(record: ChanceRecord) -> Chance:
     """Return the probabilities of a record. One of an earlier release has no sums over selected events.
 
     Raises:

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.metrics.metric import Metric, Unit
-from ragweir.schemas.window import MetricSummary
-from ragweir.schemas.window_record import HistogramRecord, SummaryRecord
+from ragweir.schemas.window_record import SummaryRecord
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -262,12 +261,13 @@ def encode_sum(number: int, scale: int) -> float | str:
     return f"{'-' if number < 0 else ''}{whole}" + (f".{rest:0{digits}d}" if digits else "")
 
 
-def from_record(record: MetricSummary | SummaryRecord, own: Scheme) -> Summary:
+def from_record(record: SummaryRecord, own: Scheme) -> Summary:
     """Return the summary of a record.
 
+    >>> from msgspec import convert
     >>> own = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
     >>> summary = Summary.of([0.25, 0.5], own)
-    >>> from_record(MetricSummary.model_validate(to_record(summary)), own) == summary
+    >>> from_record(convert(to_record(summary), SummaryRecord, str_keys=True), own) == summary
     True
 
     Raises:
@@ -275,7 +275,6 @@ def from_record(record: MetricSummary | SummaryRecord, own: Scheme) -> Summary:
     """
     if record.histogram.scheme != own.name:
         raise ValueError(f"a summary of {record.histogram.scheme} cannot be read as one of {own.name}")
-    read = record.histogram
     return Summary(
         own,
         record.count,
@@ -283,7 +282,7 @@ def from_record(record: MetricSummary | SummaryRecord, own: Scheme) -> Summary:
         decode_sum(record.sum_squares, own.square_scale),
         record.min,
         record.max,
-        dict(read.bins) if isinstance(read, HistogramRecord) else {int(each): n for each, n in read.bins.items()},
+        dict(record.histogram.bins),
     )
 
 

@@ -18,7 +18,7 @@ from ragweir.metrics.aggregation.summary import (
     growth,
     to_record,
 )
-from ragweir.schemas.window import EstimateResult, EstimateSums, Window
+from ragweir.schemas.window import EstimateResult
 from ragweir.schemas.window_record import EstimateRecord, WindowRecord
 
 Counts = dict[str, dict[str, int]]
@@ -63,7 +63,7 @@ def _scheme_named(name: str) -> Scheme:
     )
 
 
-def _estimate(name: str, record: EstimateSums | EstimateRecord, schemes: Mapping[str, Scheme]) -> Estimate:
+def _estimate(name: str, record: EstimateRecord, schemes: Mapping[str, Scheme]) -> Estimate:
     metric, label = parse_estimate_name(name)
     own = schemes.get(metric, DEFAULT_SCHEME)
     if label or own.low is None or own.high is None:
@@ -174,7 +174,7 @@ class WindowDecoder:
     suites: dict[str, str]
     """Suites by estimate; for others, the suite of the first record."""
 
-    def decode(self, window: Window | WindowRecord) -> WindowAggregate:
+    def decode(self, window: WindowRecord) -> WindowAggregate:
         """Return the aggregate of a record.
 
         Raises:

@@ -24,7 +24,7 @@ from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.schemas.window import Window
+from ragweir.schemas.window_record import parse_window
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)
@@ -297,7 +297,7 @@ def must_agree(of: Evaluations) -> Counter[str]:
         assert sum(Decimal(each["weighted_sum"]) for each in estimates) == weighted
         whole = WindowAggregate()
         for each in own:
-            whole.merge(READING.decode(Window.model_validate(json.loads(json.dumps(each, default=float)))))
+            whole.merge(READING.decode(parse_window(json.dumps(each, default=float).encode())))
         if plain.chances:
             least = min((float(each) for each in plain.chances if each), default=1.0)
             weights = [round(1_000_000 / p) for p in plain.selected if p]

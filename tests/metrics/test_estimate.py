@@ -10,6 +10,7 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import convert
 from scipy.stats import beta, binom
 
 from bench.coverage import PROMISED, Outcome, escalation, kinds, measure
@@ -29,7 +30,8 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.packed_scores import row_of
-from ragweir.schemas.window import EstimateResult, EstimateSums, SelectionSums
+from ragweir.schemas.window import EstimateResult
+from ragweir.schemas.window_record import EstimateRecord, SelectionRecord
 
 RUBRIC = EstimatedMetric("rubric", 0.0, 1.0)
 RAGAS = EstimatedMetric("ragas", 0.0, 100.0)
@@ -85,7 +87,7 @@ def test_a_record_says_all_of_an_estimate(judged: list[tuple[float, float]]) -> 
     """Written and read again it is what it was, to the last millionth."""
     for subject in (RUBRIC, RAGAS):
         own = estimate([(score * subject.high, probability) for score, probability in judged], subject)
-        record = EstimateSums.model_validate(orjson.loads(orjson.dumps(to_record(own, None))))
+        record = convert(orjson.loads(orjson.dumps(to_record(own, None))), EstimateRecord)
         assert from_record(record, subject.low, subject.high) == own
 
 
@@ -115,9 +117,9 @@ def test_estimates_of_different_things_do_not_merge(other: EstimatedMetric) -> N
 def test_sums_that_no_events_have_are_refused(wrong: dict[str, float]) -> None:
     """So that nobody divides by them."""
     record = to_record(estimate([(0.5, 1.0), (0.5, 0.1)]), None)
-    from_record(EstimateSums.model_validate(record), 0.0, 1.0)
+    from_record(convert(record, EstimateRecord), 0.0, 1.0)
     with pytest.raises(ValueError, match="do not fit"):
-        from_record(EstimateSums.model_validate(record | wrong), 0.0, 1.0)
+        from_record(convert(record | wrong, EstimateRecord), 0.0, 1.0)
 
 
 # When there is an interval.
@@ -394,7 +396,7 @@ def test_sums_over_selected_events_can_be_subtracted(one: list[float], other: li
     first, second = (reduce(Weights.plus, map(Weights.of, each), NO_EVENTS) for each in (one, other))
     assert first.plus(second) == second.plus(first)
     assert first.plus(second).minus(second) == first == first.plus(second).since(second)
-    assert from_sums(SelectionSums.model_validate(orjson.loads(orjson.dumps(to_sums(first))))) == first
+    assert from_sums(convert(orjson.loads(orjson.dumps(to_sums(first))), SelectionRecord)) == first
 
 
 @pytest.mark.parametrize("wrong", [{"drawn": 3}, {"weight": 2.0}, {"spread": 0.0}, {"drawn": 0}], ids=str)
@@ -402,7 +404,7 @@ def test_sums_over_selected_events_that_do_not_fit_are_refused(wrong: dict[str, 
     """They are no sums of events."""
     record = to_sums(Weights.of(1.0).plus(Weights.of(0.1)))
     with pytest.raises(ValueError, match="do not fit"):
-        from_sums(SelectionSums.model_validate(record | wrong))
+        from_sums(convert(record | wrong, SelectionRecord))
 
 
 def test_undefined_events_are_not_missing() -> None:

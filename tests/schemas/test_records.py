@@ -33,6 +33,7 @@ from ragweir.schemas.interaction import (
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
 from ragweir.schemas.run import Archive, ControlRead, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
+from ragweir.schemas.window_record import parse_window
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
@@ -280,7 +281,7 @@ def test_the_golden_window_is_read_and_written() -> None:
     """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
     read = Window.model_validate(orjson.loads(golden("window")))
     assert encode(read) == golden("window")
-    contents = WindowDecoder(WINDOW_SCHEMES, {}).decode(read)
+    contents = WindowDecoder(WINDOW_SCHEMES, {}).decode(parse_window(golden("window")))
     assert contents.metrics["context_support"].total == 1_750_000
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
     judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
@@ -296,8 +297,10 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
     """It has none, merges with those that have, and is written anew with all fields."""
     read = Window.model_validate(orjson.loads(golden("window_without_estimates")))
     assert (read.estimates, read.chances) == ({}, {})
-    old = WindowDecoder(WINDOW_SCHEMES, {}).decode(read)
-    new = WindowDecoder(WINDOW_SCHEMES, {}).decode(Window.model_validate(orjson.loads(golden("window"))))
+    old, new = (
+        WindowDecoder(WINDOW_SCHEMES, {}).decode(parse_window(golden(name)))
+        for name in ("window_without_estimates", "window")
+    )
     whole = merged((old, new))
     assert (whole.events, whole.estimates) == (6, new.estimates)
     today = orjson.loads(encode(Window.model_validate(read.model_dump() | old.fields())))
@@ -308,7 +311,7 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
 def test_a_window_without_sums_of_selected_events_is_read() -> None:
     """It is of an earlier release; merged with today's its estimates are as then, with a flag."""
     old, new = (
-        WindowDecoder(WINDOW_SCHEMES, {}).decode(Window.model_validate(orjson.loads(golden(name))))
+        WindowDecoder(WINDOW_SCHEMES, {}).decode(parse_window(golden(name)))
         for name in ("window_without_selection", "window")
     )
     assert old.estimates == new.estimates

@@ -10,10 +10,12 @@ from commands import ROOT
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.view import example
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window
+from ragweir.schemas.window_record import parse_window
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.services.shared.from_settings import aggregator, catalogue, decoder, known_catalogue
 from ragweir.streams.services.table import SERVICES
@@ -143,11 +145,11 @@ def test_windows_have_the_metrics_of_packs_that_are_no_longer_loaded() -> None:
     scores = {"EF_1.rules_coverage": 0.5, "refunds.fact_score": 0.25}
     old = Evaluation(event_id="1", event_time=0, catalogue_version="2", scores=scores)
     (aggregate,) = with_pack.aggregate([row_of(old)], ["key"]).values()
-    window = Window.model_validate(
+    written = Window.model_validate(
         {"window": "1m", "start": 0, "end": 60_000, "dimensions": {}, "partition": 0, "part": 0, **aggregate.fields()}
     )
     reader = aggregator(settings()).decoder()
-    first, second = reader.decode(window), reader.decode(window)
+    first, second = (reader.decode(parse_window(encode(written))) for _ in range(2))
     first.merge(second)
     assert first.fields()["metrics"].keys() == scores.keys()
     assert first.metrics["refunds.fact_score"].count == 2

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import convert
 
 from ragweir.metrics.aggregation.columns import add_values
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
@@ -22,7 +23,7 @@ from ragweir.metrics.aggregation.summary import (
     to_record,
 )
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
-from ragweir.schemas.window import MetricSummary
+from ragweir.schemas.window_record import SummaryRecord
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
 PERCENT = Scheme(0.0, 100.0, 1_000_000, 1_000_000)
@@ -48,7 +49,7 @@ def together(*parts: Summary) -> Summary:
 def stored(summary: Summary) -> Summary:
     """By way of a record's bytes."""
     data = orjson.dumps(to_record(summary), option=orjson.OPT_NON_STR_KEYS)
-    return from_record(MetricSummary.model_validate(orjson.loads(data)), summary.scheme)
+    return from_record(convert(orjson.loads(data), SummaryRecord, str_keys=True), summary.scheme)
 
 
 @given(SUMMARIES)
@@ -103,7 +104,7 @@ def test_summaries_of_different_schemes_do_not_merge(other: Scheme) -> None:
         Summary.of([0.5], RATIO).merge(Summary.of([0.5], other))
     if other.name != RATIO.name:
         with pytest.raises(ValueError, match="cannot be read"):
-            from_record(MetricSummary.model_validate(to_record(Summary.of([0.5], other))), RATIO)
+            from_record(convert(to_record(Summary.of([0.5], other)), SummaryRecord, str_keys=True), RATIO)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
