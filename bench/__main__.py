@@ -30,7 +30,7 @@ from tools.tables import Make
 USUAL: Mapping[str, Make] = {
     "scoring": scoring.table,
     "formulas": scoring.costliest,
-    "sizes": growth.table,
+    "sizes": lambda: growth.sizes().table(),
     "attacks": growth.attacks,
     "windows": aggregation.table,
     "exposition": aggregation.exposition_table,

@@ -284,11 +284,6 @@ def restore(days: int) -> Table:
     return result
 
 
-def table() -> Table:
-    """Return the growth with size, for `make bench`."""
-    return sizes().table()
-
-
 def tables(events: int = EVENTS, days: int = 30, picture: Path = PICTURE) -> Iterator[Table]:
     """Yield all tables of growth, and draw the picture.
 

@@ -38,11 +38,8 @@ def _p99(seconds: Sequence[float]) -> float:
     return sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
 
 
-class Start(NamedTuple):
-    """One start of a worker."""
-
-    phases: Mapping[str, tuple[float, float]]
-    """Seconds and CPU seconds of each phase, in order; `all` is the last."""
+Start = Mapping[str, tuple[float, float]]
+"""Seconds and CPU seconds of each phase of one start, in order; `all` is the last."""
 
 
 @contextmanager
@@ -92,7 +89,7 @@ def _start(began: float, trace: Sequence[_Ended]) -> Start:
         if ended.phase == _RESULTS:
             break
     phases["all"] = before.at - began, before.cpu_s
-    return Start(phases)
+    return phases
 
 
 def _measured(service: str, kills: int) -> tuple[Start, list[Start]]:
@@ -158,12 +155,10 @@ def table(service: str = "evaluate", kills: int = _KILLS) -> Table:
         title=f"Seconds of one worker of {service} from its start or SIGKILL to its first commit of results",
         title_justify="left",
     )
-    names = [
-        name for name in dict.fromkeys(name for start in (first, *again) for name in start.phases) if name != "all"
-    ]
+    names = [name for name in dict.fromkeys(name for start in (first, *again) for name in start) if name != "all"]
     for name in (*names, "all"):
-        once, once_cpu = first.phases.get(name, (0.0, 0.0))
-        seconds, cpu_s = zip(*(start.phases.get(name, (0.0, 0.0)) for start in again), strict=True)
+        once, once_cpu = first.get(name, (0.0, 0.0))
+        seconds, cpu_s = zip(*(start.get(name, (0.0, 0.0)) for start in again), strict=True)
         row = once, once_cpu, statistics.median(seconds), statistics.median(cpu_s), _p99(seconds)
         result.add_row(name, *(f"{each:.3f}" for each in row))
     return result

@@ -19,7 +19,6 @@ from ragweir.streams.commands.app import FAILURE, STOPPED, app, err, out, shared
 from ragweir.streams.commands.screens.demo import RISK, Results, screen, show_columns, show_worst, summarise
 from ragweir.streams.commands.stopping import interrupt_on_signals
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, Monitoring, monitoring
-from ragweir.streams.playground.demo.assembly import create_trace_topic, show_assembly
 from ragweir.streams.playground.demo.kept import FOLDER, kept
 from ragweir.streams.playground.demo.picture import Moment
 from ragweir.streams.playground.demo.samples import (
@@ -35,8 +34,10 @@ from ragweir.streams.playground.demo.services import (
     DEFAULT_PREFIX,
     JUDGE_MS,
     WORKERS,
+    create_trace_topic,
     demo_settings,
     services,
+    show_assembly,
     targets,
     wait_until_ready,
 )

@@ -1,4 +1,4 @@
-"""The demo's services: `ragweir up` with settings that neither a file nor the environment changes."""
+"""The demo's services: `ragweir up` with settings that neither a file nor the environment changes, and its traces."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ragweir.errors import DemoError, LocalServerError
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.topics import Topic
 from ragweir.streams.playground.demo.samples import PRODUCTION
-from ragweir.streams.playground.demo.scrape import ready
+from ragweir.streams.playground.demo.scrape import ready, total
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
+from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS, UP_PORT, own_command
+from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.probe import SIMULATED
 from ragweir.streams.services.table import SERVICES
-from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, Settings, from_groups
+from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, AssembleSettings, Settings, from_groups
 from ragweir.streams.settings.events import OTLP
 
 WORKERS = 2
@@ -177,3 +181,30 @@ def wait_until_ready(settings: Settings, check: Callable[[], None]) -> None:
 
     late = DemoError(f"The services are not ready after {_START_SECONDS:.0f} s.")
     wait_until(all_ready, check, _START_SECONDS, late)
+
+
+def create_trace_topic(settings: Settings) -> list[str]:
+    """Create the topic of traces, which in life is the Collector's; return its name, or nothing without traces.
+
+    Raises:
+        RagweirError: as `ragweir.streams.runtime.kafka.topics.create_topics`.
+    """
+    if not settings.reads_traces:
+        return []
+    foreign = settings.model_copy(update={"topics": settings.topics.model_copy(update={"prefix": ""})})
+    name = settings.trace_topics[0]
+    return list(create_topics(foreign, [Topic(name, "none", Interaction, "delete", 24, "all content of the spans")]))
+
+
+def show_assembly(terminal: Terminal, settings: Settings) -> None:
+    """Print the numbers of spans and interactions, from the telemetry of key and join."""
+    if not settings.reads_traces:
+        return
+    key, join = (targets(settings)[f"ragweir-{name}"][0] for name in ASSEMBLY)
+    terminal.say(
+        f"\nAssembled from traces: {total(key, 'ragweir_assemble_items_total')} spans of {settings.trace_topics[0]},"
+        f" {total(join, 'ragweir_assemble_traces_total')} traces closed,"
+        f" {total(join, 'ragweir_assemble_interactions_total')} interactions,"
+        f" {total(join, 'ragweir_assemble_late_spans_total')} late spans. A trace is closed when it was quiet for"
+        f" {settings.assemble.settle_s:g} s here, in life {AssembleSettings().settle_s:g} s: SDKs export every 5 s."
+    )
