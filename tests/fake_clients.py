@@ -2,8 +2,9 @@
 
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
@@ -23,6 +24,7 @@ from typing_extensions import override
 
 STEP_S = 0.02
 """The time after which a client that waits looks again."""
+_BATCH_BYTES = 1_000_000
 _NUMBERS = count(1)
 
 
@@ -251,7 +253,10 @@ class FakeConsumer(Client):
             if place in self._paused or log is None:
                 continue
             end = log.end(committed=self._committed_only)
-            self._watermarks[place] = log.start, end
+            self._watermarks[place] = (
+                log.start,
+                log.high,
+            )  # That of open transactions as well, unlike the answer to a request.
             position = self._positions[place]
             if position < 0 or not log.start <= position <= log.high:
                 if (error := self._reset(place, log)) is not None:
@@ -340,6 +345,21 @@ def _message(place: Place, entry: Entry) -> Message:
 Report = Callable[[KafkaError | None, Message], object]
 
 
+@dataclass(frozen=True)
+class _Queued:
+    """A record that is not sent yet."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Any
+    report: Report | None
+
+    def __len__(self) -> int:
+        return len(self.key or b"") + len(self.value or b"")
+
+
 class FakeProducer(Client):
     """A transactional producer. Records are sent while the client is polled, and before a commit."""
 
@@ -347,11 +367,14 @@ class FakeProducer(Client):
         super().__init__(cluster, properties)
         self._id = properties.get("transactional.id", "")
         self._epoch = -1
-        self._queue: deque[tuple[str, int, bytes | None, bytes | None, Any, Report | None]] = deque()
+        self._queue: deque[_Queued] = deque()
         self._queued_bytes = 0
         self._abort_for: KafkaError | None = None
         """The error after which the transaction can only be aborted."""
         self._fatal: KafkaError | None = None
+        self._gaps: set[Place] = set()
+        """The partitions whose next batch has a sequence number too high, as one before it was rejected."""
+        self._next_gaps: set[Place] = set()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -379,9 +402,11 @@ class FakeProducer(Client):
         size = len(value or b"") + len(key or b"")
         if size > self._properties.get("message.max.bytes", 1_000_000):
             raise failure(KafkaError.MSG_SIZE_TOO_LARGE)
+        if (known := self._cluster.topics.get(topic)) is not None and partition >= len(known.logs):
+            raise failure(KafkaError._UNKNOWN_PARTITION)
         if self._queued_bytes + size > 1024 * self._properties.get("queue.buffering.max.kbytes", 1024 * 1024):
             raise BufferError
-        self._queue.append((topic, partition, key, value, headers or (), on_delivery))
+        self._queue.append(_Queued(topic, partition, key, value, headers or (), on_delivery))
         self._queued_bytes += size
 
     @override
@@ -397,33 +422,52 @@ class FakeProducer(Client):
         return len(self._queue)
 
     def _send(self) -> None:
-        while self._queue:
-            topic, partition, key, value, headers, report = self._queue.popleft()
-            self._queued_bytes -= len(value or b"") + len(key or b"")
-            code = self._refusal(topic, partition, len(value or b""))
-            if code is not None:
-                error = KafkaError(code)
-                if self._fatal is None:
-                    self._abort_for = self._abort_for or KafkaError(code, error.str(), txn_requires_abort=True)
-                if report:
-                    report(error, Message(topic=topic, partition=partition, key=key, value=value, error=error))
+        """Send what is queued, in batches of one partition, which brokers take or reject as a whole."""
+        batches: list[tuple[Place, list[_Queued]]] = []
+        newest: dict[Place, list[_Queued]] = {}
+        for record in self._queue:
+            place = self._cluster.partition_of(record.topic, record.key, record.partition)
+            if place not in newest or sum(map(len, newest[place])) + len(record) > _BATCH_BYTES:
+                newest[place] = []
+                batches.append((place, newest[place]))
+            newest[place].append(record)
+        if self._gaps & newest.keys():
+            self._abort_for = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True)
+            return
+        self._queue.clear()
+        self._queued_bytes = 0
+        for place, batch in batches:
+            if (code := self._refusal(place, sum(map(len, batch)))) is None:
+                self._append(place, batch)
                 continue
-            transaction = self._cluster.transaction(self._id) if self._id else None
-            place = self._cluster.partition_of(topic, key, partition)
-            entry = self._cluster.append(place, key, value, headers, transaction)
-            if transaction is not None:
-                transaction.places.add(place)
-            if report and not self._properties.get("delivery.report.only.error"):
-                report(None, _message(place, entry))
+            error = KafkaError(code)
+            if code == KafkaError.MSG_SIZE_TOO_LARGE:
+                self._next_gaps.add(place)
+            if self._fatal is None:
+                self._abort_for = self._abort_for or KafkaError(code, error.str(), txn_requires_abort=True)
+            self._report(batch, error)
 
-    def _refusal(self, topic: str, partition: int, size: int) -> int | None:
-        """Return the error of a record that brokers do not take."""
+    def _append(self, place: Place, batch: Sequence["_Queued"]) -> None:
+        transaction = self._cluster.transaction(self._id) if self._id else None
+        if transaction is not None:
+            transaction.places.add(place)
+        for record in batch:
+            entry = self._cluster.append(place, record.key, record.value, record.headers, transaction)
+            if record.report and not self._properties.get("delivery.report.only.error"):
+                record.report(None, _message(place, entry))
+
+    @staticmethod
+    def _report(batch: Iterable["_Queued"], error: KafkaError) -> None:
+        for each in batch:
+            if each.report:
+                each.report(error, Message(topic=each.topic, key=each.key, value=each.value, error=error))
+
+    def _refusal(self, place: Place, size: int) -> int | None:
+        """Return the error of a batch that brokers do not take."""
         if self._is_fenced():
             return KafkaError._FENCED
-        if (known := self._cluster.topics.get(topic)) is None:
+        if (known := self._cluster.topics.get(place[0])) is None:
             return KafkaError._UNKNOWN_TOPIC
-        if partition >= len(known.logs):
-            return KafkaError._UNKNOWN_PARTITION
         if size > int(known.config.get("max.message.bytes", 1_048_588)):
             return KafkaError.MSG_SIZE_TOO_LARGE
         return None
@@ -451,11 +495,9 @@ class FakeProducer(Client):
 
     def abort_transaction(self, timeout: float = 30.0) -> None:
         self._ask(timeout, retriable=True)
-        while self._queue:
-            topic, partition, key, value, _, report = self._queue.popleft()
-            error = KafkaError(KafkaError._PURGE_QUEUE)
-            if report:
-                report(error, Message(topic=topic, partition=partition, key=key, value=value, error=error))
+        self._report(self._queue, KafkaError(KafkaError._PURGE_QUEUE))
+        self._queue.clear()
+        self._gaps, self._next_gaps = self._next_gaps, set()
         self._queued_bytes = 0
         self._check_fatal()
         if self._is_fenced():

@@ -303,8 +303,9 @@ class Cluster:
         return entry
 
     def partition_of(self, name: str, key: bytes | None, partition: int) -> Place:
-        count_ = len(self.topics[name].logs)
-        return name, partition if partition >= 0 else zlib.crc32(key or b"") % count_
+        if partition < 0 and (topic := self.topics.get(name)) is not None:
+            partition = zlib.crc32(key or b"") % len(topic.logs)
+        return name, partition
 
     def produce(self, name: str, *values: bytes | None, partition: int = 0, key: bytes | None = None) -> None:
         """Write records without a transaction."""

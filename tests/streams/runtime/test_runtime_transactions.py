@@ -70,7 +70,7 @@ def test_the_record_whose_outcome_kafka_rejects_is_found_and_no_other_is_touched
     assert world.cluster.values(OUT) == [*VALUES[:at], *VALUES[at + 1 :]]
     aborted = world.sample("ragweir_transactions_total", outcome="aborted")
     assert aborted is not None
-    assert 1 <= aborted <= 8
+    assert 1 <= aborted <= 16, "each rejection costs two: Kafka finds a gap in the sequence after it"
     assert world.sample("ragweir_events_in_total") == 19
 
 
