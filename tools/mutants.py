@@ -264,7 +264,9 @@ class Copy:
 
     def failing(self, tests: Iterable[str]) -> str | None:
         """Run tests up to the first that fails, and return its name."""
-        command = python_command("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_FAST, *tests)
+        command = python_command(
+            "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_FAST, "tests/conftest.py", *tests
+        )
         environment = os.environ | {"PYTHONPATH": str(self.root)}
         process = subprocess.Popen(
             command,

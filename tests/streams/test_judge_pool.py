@@ -608,6 +608,16 @@ def test_the_simplest_form_that_an_endpoint_understands_is_found_and_remembered(
     assert in_prompt == (last.body.get("response_format", {}).get("type") != "json_schema")
 
 
+def test_the_form_that_an_endpoint_understands_is_logged_once(endpoint: Endpoint) -> None:
+    """Answers of another form may be worse, and who runs the judge can find the reason."""
+    endpoint.script = understands("json_object")
+    with structlog.testing.capture_logs() as logs, pool(endpoint) as live:
+        one(live)
+        one(live, job(1))
+    changes = [each for each in logs if each["event"] == "response format of the judge changed"]
+    assert [(each["answers"], each["length"]) for each in changes] == [("json_object", "max_tokens")]
+
+
 def test_a_form_is_not_remembered_from_a_question_that_no_form_helps(endpoint: Endpoint) -> None:
     """Or one event whose text an endpoint quotes could change how all others are asked."""
     endpoint.script = lambda asked: error(422, "bad: response_format") if "odd" in asked.text else completion(asked)

@@ -115,7 +115,8 @@ def test_only_closed_days_count() -> None:
     minute = timedelta(minutes=1)
     inside = window("a", [0.1], PERIOD.start), window("a", [0.1], PERIOD.end - minute, 1)
     outside = window("a", [0.1], PERIOD.start - minute, 2), window("a", [0.1], PERIOD.end, 3)
-    assert traffic(*inside, *outside)["a"].events == 2
+    for windows in ((*inside, *outside), (*outside, *inside)):
+        assert traffic(*windows)["a"].events == 2
     hourly = Period.closed(NOW, timedelta(hours=1))
     assert (hourly.end, hourly.days) == (NOW.replace(minute=0), 7)
 
@@ -331,6 +332,13 @@ def test_more_money_finds_more_and_narrows_the_interval() -> None:
     assert (one.judged_per_day, one.usd_per_day) == (pytest.approx(1_000), pytest.approx(2.0))
     everything = estimate_share(own, 7.0, 1.0, 0.25, None, ["1m"])
     assert (everything.finds, everything.usd_per_day) == (pytest.approx(1.0), None)
+
+
+@pytest.mark.parametrize("floor_share", [0.25, 0.9, 1.0])
+def test_a_risk_that_says_nothing_finds_the_share_that_is_judged(floor_share: float) -> None:
+    own = traffic(window("a", [number / 1_000 for number in range(1_000)]))["a"]
+    found = estimate_share(own, 7.0, 0.4, floor_share, None, [], auroc=0.5)
+    assert found.finds == pytest.approx(0.4)
 
 
 def test_the_share_of_bad_answers_is_the_judges_where_it_has_judged() -> None:

@@ -155,6 +155,15 @@ def test_a_slice_that_is_too_large_does_not_take_the_others_along() -> None:
     assert letters(outcome)[0]["ragweir-error-class"] == "too_large"
 
 
+def test_the_largest_slice_has_the_size_that_a_dead_letter_names() -> None:
+    driver = Driver()
+    (letter,) = letters(driver.step([driver.record(spans(7, name="x" * 200_000))]))
+    limit = int(letter["ragweir-message"].partition("over the limit of ")[2].split()[0])
+    outcomes = [driver.step([driver.record(spans(7, name="x" * size))]) for size in range(limit - 100, limit)]
+    sizes = [len(each.value or b"") for outcome in outcomes for each in slices(outcome)]
+    assert max(sizes) == limit
+
+
 def test_unjoinable_spans_are_counted() -> None:
     driver = Driver()
     outcome = driver.step([driver.record(spans(1, 0, 0))])
