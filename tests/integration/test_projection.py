@@ -1,6 +1,7 @@
 """Projections: the order of their lifecycle, the ends that a process comes to, and the example as a third of them."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from ragweir.streams.runtime.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.export.service import PROJECTIONS, ProjectionService
+from ragweir.streams.services.planner import service as planner
 from ragweir.streams.services.slot import run_projection
 from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
@@ -209,10 +211,12 @@ def test_a_missing_topic_is_named(kafka: SharedBroker, prefix: str) -> None:
 
 
 def test_every_service_has_ports_of_its_own() -> None:
-    """The slots of no service reach the ports of another one or of a supervisor."""
+    """The slots of no service reach the ports of another one or of a supervisor, with the planner and the example."""
     assert SERVICES.keys().isdisjoint(PROJECTIONS)
     assert all(name == projection.name for name, projection in PROJECTIONS.items())
-    offsets = sorted([UP_PORT, *(service.port for service in (*SERVICES.values(), *PROJECTIONS.values()))])
+    example = re.findall(r"port=(\d+)", (ROOT / "examples/window_lines.patch").read_text(encoding="utf-8"))
+    others = (UP_PORT, planner.PORT, *map(int, example))
+    offsets = sorted([*others, *(service.port for service in (*SERVICES.values(), *PROJECTIONS.values()))])
     assert all(one + OWN_PORT < other for one, other in pairwise(offsets)), offsets
 
 
