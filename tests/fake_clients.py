@@ -45,6 +45,7 @@ class Client:
     def __init__(self, cluster: Cluster, properties: Mapping[str, Any]) -> None:
         self._cluster, self._properties = cluster, properties
         self._reported = False
+        cluster.clients.append(self)
 
     def _is_answered(self) -> bool:
         """Let brokers act; return whether they answer. The error callback is told once that none does."""
@@ -57,14 +58,16 @@ class Client:
                 callback(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
         return self._cluster.is_up
 
-    def _ask(self, timeout: float, *, retriable: bool = False) -> None:
-        """Raise the error of a request that is not answered in time."""
+    def _ask(self, request: str, timeout: float, *, retriable: bool = False) -> None:
+        """Raise the error of a request that is not answered in time, or is answered with one."""
+        if (fault := self._cluster.fault(request)) is not None:
+            raise fault
         if not self._is_answered():
             self._cluster.clocks.sleep(max(0.0, timeout))
             raise failure(KafkaError._TIMED_OUT, retriable=retriable)
 
     def list_topics(self, topic: str | None = None, timeout: float = 5.0) -> SimpleNamespace:
-        self._ask(timeout)
+        self._ask("list_topics", timeout)
         known = {
             name: SimpleNamespace(partitions=dict.fromkeys(range(len(each.logs))), error=None)
             for name, each in self._cluster.topics.items()
@@ -294,13 +297,13 @@ class FakeConsumer(Client):
         place = at.topic, at.partition
         if cached:
             return self._watermarks.get(place, (OFFSET_INVALID, OFFSET_INVALID))
-        self._ask(timeout)
+        self._ask("get_watermark_offsets", timeout)
         if (log := self._cluster.log(place)) is None:
             raise failure(KafkaError._UNKNOWN_PARTITION)
         return log.start, log.end(committed=self._committed_only)
 
     def committed(self, partitions: Sequence[TopicPartition], timeout: float = 5.0) -> list[TopicPartition]:
-        self._ask(timeout)
+        self._ask("committed", timeout)
         name, clocks = self._properties["group.id"], self._cluster.clocks
         until = clocks.monotonic() + timeout
         while any(self._cluster.is_pending(name, (each.topic, each.partition)) for each in partitions):
@@ -317,7 +320,7 @@ class FakeConsumer(Client):
         ]
 
     def offsets_for_times(self, partitions: Sequence[TopicPartition], timeout: float = 5.0) -> list[TopicPartition]:
-        self._ask(timeout)
+        self._ask("offsets_for_times", timeout)
         found = []
         for each in partitions:
             log = self._cluster.log((each.topic, each.partition))
@@ -380,7 +383,7 @@ class FakeProducer(Client):
         return len(self._queue)
 
     def init_transactions(self, timeout: float = 30.0) -> None:
-        self._ask(timeout, retriable=True)
+        self._ask("init_transactions", timeout, retriable=True)
         timeout_s = self._properties.get("transaction.timeout.ms", 60_000) / 1000
         if timeout_s > self._cluster.max_transaction_s:
             self._fail(KafkaError.INVALID_TRANSACTION_TIMEOUT)
@@ -475,7 +478,7 @@ class FakeProducer(Client):
     def send_offsets_to_transaction(
         self, offsets: Sequence[TopicPartition], metadata: GroupMetadata, timeout: float = 30.0
     ) -> None:
-        self._check(timeout)
+        self._check("send_offsets_to_transaction", timeout)
         group = self._cluster.groups[metadata.group]
         code = group.check(metadata.member_id, metadata.generation, metadata.instance)
         if code is not None:
@@ -488,13 +491,13 @@ class FakeProducer(Client):
         pending |= {(each.topic, each.partition): (each.offset, each.metadata or "") for each in offsets}
 
     def commit_transaction(self, timeout: float = 30.0) -> None:
-        self._check(timeout)
+        self._check("commit_transaction", timeout)
         self._send()
-        self._check(timeout)
+        self._check("commit_transaction", timeout)
         self._cluster.end(self._id, commit=True)
 
     def abort_transaction(self, timeout: float = 30.0) -> None:
-        self._ask(timeout, retriable=True)
+        self._ask("abort_transaction", timeout, retriable=True)
         self._report(self._queue, KafkaError(KafkaError._PURGE_QUEUE))
         self._queue.clear()
         self._gaps, self._next_gaps = self._next_gaps, set()
@@ -505,10 +508,10 @@ class FakeProducer(Client):
         self._abort_for = None
         self._cluster.end(self._id, commit=False)
 
-    def _check(self, timeout: float) -> None:
+    def _check(self, request: str, timeout: float) -> None:
         """Raise the error of a call that needs a transaction that is well."""
         self._check_fatal()
-        self._ask(timeout, retriable=True)
+        self._ask(request, timeout, retriable=True)
         if self._is_fenced():
             self._check_fatal()
         if self._abort_for is not None:
@@ -557,7 +560,7 @@ class FakeAdmin(Client):
         return SimpleNamespace(offset=next(after, -1))
 
     def list_groups(self, name: str, timeout: float = 5.0) -> list[SimpleNamespace]:
-        self._ask(timeout)
+        self._ask("list_groups", timeout)
         group = self._cluster.groups[name]
         members = [SimpleNamespace(id=each, assignment=_encoded(own.assignment)) for each, own in group.members.items()]
         return [SimpleNamespace(id=name, state=group.state, error=None, members=members)]
@@ -571,7 +574,7 @@ class FakeAdmin(Client):
     def _answer(self, timeout: float, ask: Callable[..., Any], *arguments: Any) -> "Future[Any]":
         future: Future[Any] = Future()
         try:
-            self._ask(timeout)
+            self._ask(ask.__name__, timeout)
             future.set_result(ask(*arguments))
         except KafkaException as error:
             future.set_exception(error)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from typing import Any
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 from typing_extensions import override
 
 from ragweir.streams.runtime.machine import Clocks
@@ -251,6 +252,10 @@ class Cluster:
     def __init__(self, clocks: VirtualClocks) -> None:
         self.clocks = clocks
         self.is_up = True
+        self.fault: Callable[[str], KafkaException | None] = lambda _: None
+        """Returns the error that a request is answered with, by the name of the client's method; None for an answer."""
+        self.clients: list[Any] = []
+        """All clients that were made, in order."""
         self.topics: dict[str, Topic] = {}
         self.groups: defaultdict[str, Group] = defaultdict(lambda: Group(self))
         self.transactional: defaultdict[str, Coordinated] = defaultdict(Coordinated)

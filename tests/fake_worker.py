@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,11 +16,19 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.runtime.agent import Agent, Assignment
-from ragweir.streams.runtime.agent_parts import Holding, InputProgress, Preparation, Recovery
+from ragweir.streams.runtime.agent_parts import Holding, InputProgress, Origin, Preparation, Recovery
 from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
 from ragweir.streams.runtime.machine import machine
-from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, ReplayBounds, TopicPartition
+from ragweir.streams.runtime.records import (
+    Emission,
+    EventPosition,
+    Measurements,
+    Outcome,
+    Record,
+    ReplayBounds,
+    TopicPartition,
+)
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -153,6 +161,24 @@ class Copier(Agent):
         return Measurements()
 
 
+class Provable(Recovery):
+    """Proves by `evaluations`, whose values name the offsets that they were made of."""
+
+    outputs = ("evaluations",)
+
+    @override
+    def origins(self, output: Record) -> Iterable[Origin]:
+        yield Origin((IN, 0), (int(output.value or b""), 0), (output.value or b"").decode())
+
+    @override
+    def identities(self, record: Record) -> Iterable[tuple[EventPosition, str]]:
+        yield (record.offset, 0), (record.value or b"").decode()
+
+    @override
+    def replay_command(self, topic: str, first: int, end: int) -> str:
+        return f"again {topic} {first} {end}"
+
+
 @dataclass
 class World:
     """A cluster, and the runtimes that were started on it."""
@@ -189,6 +215,7 @@ class World:
         bounds: ReplayBounds | None = None,
         assignor: Any = "roundrobin",
         forms: Any = None,
+        canary: Sequence[str] = (),
         **settings: Mapping[str, Any],
     ) -> None:
         """Run the runtime until the script ends."""
@@ -210,7 +237,8 @@ class World:
             stopped,
             assignor,
             bounds,
-            forms=forms,
+            canary,
+            forms,
         ).run()
 
 
