@@ -145,13 +145,14 @@ soak: setup ## an hour without faults at 600 events a second: memory, handles, l
 
 # Extras and test tools are locked together with the project, for every Python from 3.11 and every platform. The image
 # has locks of its own, with what runs only, in the same versions. ragweir-kernel is left out: it is built from kernel/.
-lock: setup ## resolve pyproject.toml again into requirements.txt and the image's locks
+lock: setup ## resolve pyproject.toml again into requirements.txt, the image's locks and those of test-otel
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(COMPILE) pyproject.toml --group dev --all-extras --no-emit-package ragweir-kernel --upgrade \
 		--output-file requirements.txt
 	@$(COMPILE) pyproject.toml --extra judge --extra semantic --constraint requirements.txt \
 		--output-file deploy/docker/requirements.txt
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
+	@for names in tools/otel/applications/*.in; do $(COMPILE) $$names --output-file $${names%.in}.txt; done
 
 jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of version in streams/playground/local/pom.xml
 	@$(BIN)/python -m ragweir.streams.playground.local.maven

@@ -1,4 +1,4 @@
-"""`python -m tools.otel`: builds the Collector and the applications' environments; with `lock`, renews their locks."""
+"""`python -m tools.otel`: builds the Collector and the applications' environments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from tools.otel import collector, environments
 
 if __name__ == "__main__":
     try:
-        if sys.argv[1:] == ["lock"]:
-            environments.lock()
-        else:
-            print(collector.binary())
-            for requirements in sorted(environments.FOLDER.glob("*.txt")):
-                print(environments.python(requirements.stem))
+        print(collector.binary())
+        for requirements in sorted(environments.FOLDER.glob("*.txt")):
+            print(environments.python(requirements.stem))
     except LocalServerError as error:
         sys.exit(str(error))

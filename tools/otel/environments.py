@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.cache import cached
-from ragweir.streams.runtime.processes.child_python import python_command
 
 FOLDER = Path(__file__).parent / "applications"
 _INSTALL_SECONDS = 900
@@ -49,17 +48,3 @@ def python(name: str) -> Path:
         return folder
 
     return cached(f"otel-{name}-{version}-{digest}", fill) / "bin" / "python"
-
-
-def lock() -> None:
-    """Resolve the requirements of all applications again, with hashes."""
-    for names in sorted(FOLDER.glob("*.in")):
-        options = ["--universal", "--python-version", "3.11", "--generate-hashes"]
-        options += [
-            "--no-emit-index-url",
-            "--no-emit-find-links",
-            "--custom-compile-command",
-            "python -m tools.otel lock",
-        ]
-        command = python_command("-m", "uv", "pip", "compile", "--quiet", *options, names.name)
-        subprocess.run([*command, "--output-file", f"{names.stem}.txt"], cwd=FOLDER, check=True)
