@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from time import perf_counter
 
 from rich.table import Table
@@ -47,19 +46,8 @@ def counted(view: View) -> View:
     return view
 
 
-@dataclass(frozen=True, slots=True)
-class _Works:
-    """The works that are measured with one way of counting, on the same events."""
-
-    decode: Callable[[], object]
-    count: Callable[[], object]
-    textless: Callable[[], object]
-    score: Callable[[], object]
-    agent: Callable[[], object]
-    routing: Callable[[], object]
-
-
-def _works(counting: Counting, textless: Catalogue) -> _Works:
+def _works(counting: Counting, textless: Catalogue) -> dict[str, Callable[[], object]]:
+    """Return the works that are measured with one way of counting, on the same events."""
     values = list(interactions(EVENTS))
     events = [decode(value) for value in values]
     records = [Record("t", 0, number, None, value, None) for number, value in enumerate(values)]
@@ -76,14 +64,14 @@ def _works(counting: Counting, textless: Catalogue) -> _Works:
     def handle(each: EvaluateAgent) -> Callable[[], object]:
         return lambda: (each.handle(records), each.on_abort())  # Else the next round has duplicates only.
 
-    return _Works(
-        decode=lambda: list(map(decode, values)),
-        count=lambda: [counted(View(event, _LIMITS, counting)) for event in events],
-        textless=score(textless),
-        score=score(catalogue),
-        agent=handle(agent),
-        routing=handle(routing),
-    )
+    return {
+        "decode": lambda: list(map(decode, values)),
+        "count": lambda: [counted(View(event, _LIMITS, counting)) for event in events],
+        "textless": score(textless),
+        "score": score(catalogue),
+        "agent": handle(agent),
+        "routing": handle(routing),
+    }
 
 
 def steps() -> Mapping[str, Mapping[str, float]]:
@@ -92,10 +80,8 @@ def steps() -> Mapping[str, Mapping[str, float]]:
     every = tuple(Catalogue(everything()).free.values())
     textless = Catalogue([metric for metric in every if not counts_texts(metric.name)])
     works = {way: _works(counting, textless) for way, counting in ways.items()}
-    found = {
-        part.name: side_by_side({way: getattr(each, part.name) for way, each in works.items()}, EVENTS)
-        for part in fields(_Works)
-    }
+    parts = next(iter(works.values()))
+    found = {part: side_by_side({way: each[part] for way, each in works.items()}, EVENTS) for part in parts}
 
     def less(whole: str, *parts: str) -> dict[str, float]:
         return {way: found[whole][way] - sum(found[part][way] for part in parts) for way in ways}

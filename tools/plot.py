@@ -49,33 +49,20 @@ def svg(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> str:
     return "\n".join([head, *noted, *drawn, "</svg>\n"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """The scale of one axis, and its ticks."""
-
-    low: float
-    high: float
-    ticks: Sequence[float]
-    scaled: Callable[[float], float]
-
-    def share(self, value: float) -> float:
-        """Return the position of a value along the axis, from 0 to 1."""
-        low, high = self.scaled(self.low), self.scaled(self.high)
-        return (self.scaled(value) - low) / (high - low)
-
-
-def _axis(values: Sequence[float], *, log: bool, from_zero: bool) -> _Axis:
+def _axis(values: Sequence[float], *, log: bool, from_zero: bool) -> tuple[list[float], Callable[[float], float]]:
+    """Return the ticks of an axis, and a function that gives the position of a value along it, from 0 to 1."""
+    scaled: Callable[[float], float] = log10 if log else float
     if log:
         first, last = floor(log10(min(values))), ceil(log10(max(values)))
-        last = max(last, first + 1)
-        return _Axis(10.0**first, 10.0**last, [10.0**each for each in range(first, last + 1)], log10)
-    low = min(0.0, *values) if from_zero else min(values)
-    high = max(values)
-    span = (high - low) or abs(high) or 1.0
-    step = 10.0 ** floor(log10(span / _TICKS))
-    step *= next(each for each in (1, 2, 5, 10) if span / (step * each) <= _TICKS)
-    first, last = floor(low / step), ceil((low + span) / step)
-    return _Axis(first * step, last * step, [each * step for each in range(first, last + 1)], float)
+        ticks = [10.0**each for each in range(first, max(last, first + 1) + 1)]
+    else:
+        low, high = min(0.0, *values) if from_zero else min(values), max(values)
+        span = (high - low) or abs(high) or 1.0
+        step = 10.0 ** floor(log10(span / _TICKS))
+        step *= next(each for each in (1, 2, 5, 10) if span / (step * each) <= _TICKS)
+        ticks = [each * step for each in range(floor(low / step), ceil((low + span) / step) + 1)]
+    start, end = scaled(ticks[0]), scaled(ticks[-1])
+    return ticks, lambda value: (scaled(value) - start) / (end - start)
 
 
 def _panel(panel: Panel) -> str:
@@ -88,16 +75,16 @@ def _panel(panel: Panel) -> str:
     title = f'<text x="{_LEFT}" y="22" font-weight="bold">{escape(panel.title)}</text>'
     if not lines:
         return f'{title}<text x="{_LEFT}" y="60" fill="#57606a">nothing was measured</text>'
-    across = _axis([x for line in lines.values() for x, _ in line], log=panel.log_across, from_zero=False)
-    up = _axis([y for line in lines.values() for _, y in line], log=panel.log_up, from_zero=True)
+    ticks_across, across = _axis([x for line in lines.values() for x, _ in line], log=panel.log_across, from_zero=False)
+    ticks_up, up = _axis([y for line in lines.values() for _, y in line], log=panel.log_up, from_zero=True)
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     parts = [title]
-    for tick in up.ticks:
-        y = _TOP + high * (1 - up.share(tick))
+    for tick in ticks_up:
+        y = _TOP + high * (1 - up(tick))
         parts.append(f'<path d="M{_LEFT} {y:.1f}h{wide}" stroke="#d8dee4"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(tick)}</text>')
-    for tick in across.ticks:
-        x = _LEFT + wide * across.share(tick)
+    for tick in ticks_across:
+        x = _LEFT + wide * across(tick)
         parts.append(f'<path d="M{x:.1f} {_TOP + high}v4" stroke="#57606a"/>')
         parts.append(f'<text x="{x:.1f}" y="{_TOP + high + 16}" text-anchor="middle">{_short(tick)}</text>')
     middle = _TOP + high / 2
@@ -109,7 +96,7 @@ def _panel(panel: Panel) -> str:
     at = float(_LEFT)
     for number, (name, points) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        places = [(_LEFT + wide * across.share(x), _TOP + high * (1 - up.share(y))) for x, y in points]
+        places = [(_LEFT + wide * across(x), _TOP + high * (1 - up(y))) for x, y in points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
         if len(places) <= 2 * _TICKS:
