@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tarfile
 import urllib.request
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +17,7 @@ from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.cache import cached
 from ragweir.streams.playground.local.java import find_java
 from ragweir.streams.playground.local.node import free_port
-from ragweir.streams.playground.process import LocalProcess, last_lines, wait_until
+from ragweir.streams.playground.process import LocalProcess
 
 VERSION = "2.5.11.Final"
 _ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
@@ -86,23 +85,10 @@ class Registry:
         log = self._folder / "registry.log"
         options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1"]
         environment = {**os.environ, "QUARKUS_HTTP_PORT": str(self._port)}
-        process = LocalProcess(
+        self._process = LocalProcess(
             [java, *options, "-jar", str(runner)], log, folder=runner.parent, environment=environment
         )
-
-        def check() -> None:
-            if process.status is not None:
-                raise LocalServerError(f"the registry ended before it was ready. {last_lines(log)}")
-
-        self._process = process
-        late = LocalServerError(f"the registry did not answer in {_START_SECONDS} s: see {log}")
-        wait_until(self._answers, check, _START_SECONDS, late)
-
-    def _answers(self) -> bool:
-        with suppress(OSError):
-            self._asked("subjects")
-            return True
-        return False
+        self._process.wait_until_ready("the registry", lambda: self._asked("subjects") is not None, _START_SECONDS)
 
     def stop(self) -> None:
         """Stop it; its schemas are lost."""

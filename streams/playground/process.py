@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ragweir.errors import RagweirError
+from ragweir.errors import LocalServerError, RagweirError
 from ragweir.streams.runtime.machine import machine
 
 # Reads a pipe that only this process holds open: when this process ends, the pipe does.
@@ -67,6 +67,24 @@ class LocalProcess:
     def status(self) -> int | None:
         """The exit status; None while it runs."""
         return self._process.poll()
+
+    def wait_until_ready(self, name: str, ready: Callable[[], object], seconds: float) -> None:
+        """Wait until `ready` returns true. An OSError of it means that nothing answers yet.
+
+        Raises:
+            LocalServerError: the program ended before, with its last log lines, or is not ready in time.
+        """
+
+        def answers() -> object:
+            with suppress(OSError):
+                return ready()
+            return False
+
+        def check() -> None:
+            if self.status is not None:
+                raise LocalServerError(f"{name} ended before it was ready. {last_lines(self.log)}")
+
+        wait_until(answers, check, seconds, LocalServerError(f"{name} runs but is not ready after {seconds:.0f} s."))
 
     def stop(self) -> int:
         """Send SIGTERM, kill the process if it takes too long, and return its exit status."""

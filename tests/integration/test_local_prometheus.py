@@ -1,9 +1,11 @@
 """A local Prometheus and Alertmanager: fetched without root, started, told apart from broken, and gone with us."""
 
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import prometheus
 from ragweir.streams.playground.local.prometheus import local_prometheus, programs
+from ragweir.streams.playground.process import LocalProcess, running
 
 HOLD = """
 import sys, time
@@ -84,6 +87,13 @@ def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
     refused = pytest.raises(LocalServerError, match=r"(?s)Prometheus ended before it was ready.*rules\.yml")
     with refused, local_prometheus({}, [rules]):
         pass
+
+
+def test_a_program_that_never_answers_is_named(tmp_path: Path) -> None:
+    """A refused connection is waited out, and the error says so without a traceback of the connection."""
+    refused = pytest.raises(LocalServerError, match=r"^it runs but is not ready after 0 s\.$")
+    with running(LocalProcess(["sleep", "60"], tmp_path / "log", folder=tmp_path)) as process, refused:
+        process.wait_until_ready("it", partial(socket.create_connection, ("127.0.0.1", 1)), 0.2)
 
 
 def test_programs_on_the_path_are_used(bare_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.cache import cached
-from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
+from ragweir.streams.playground.process import LocalProcess, running
 
 VERSION = "0.155.0"
 _BUILDER = Path(__file__).with_name("builder.yaml")
@@ -77,11 +77,6 @@ def collector(config: Path, folder: Path, variables: Mapping[str, str]) -> Itera
     command = [str(binary()), f"--config={config.resolve()}", f"--config={quiet}"]
     process = LocalProcess(command, log, folder=folder, environment={**os.environ, **variables})
 
-    def check() -> None:
-        if process.status is not None:
-            raise LocalServerError(f"the Collector ended before it was ready. {last_lines(log)}")
-
     with running(process):
-        late = LocalServerError(f"the Collector was not ready in {_START_SECONDS} s: see {log}")
-        wait_until(lambda: _READY in log.read_text(encoding="utf-8"), check, _START_SECONDS, late)
+        process.wait_until_ready("the Collector", lambda: _READY in log.read_text(encoding="utf-8"), _START_SECONDS)
         yield log

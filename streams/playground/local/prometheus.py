@@ -18,7 +18,7 @@ from typing import Any, Final
 from ragweir.errors import LocalServerError, NotInstalled
 from ragweir.streams.playground.local.cache import cached
 from ragweir.streams.playground.local.node import LOOPBACK, free_port
-from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
+from ragweir.streams.playground.process import LocalProcess, running
 
 _PACKAGES: Final = ("prometheus", "prometheus-alertmanager")
 # The libraries of the pages of Debian's Prometheus.
@@ -265,17 +265,9 @@ def run_server(
         process = LocalProcess(command, folder / "log", folder=home, temporary=folder, stop_seconds=_STOP_SECONDS)
 
         def ready() -> bool:
-            try:
-                with urllib.request.urlopen(f"{server.url}/-/ready", timeout=1):  # noqa: S310 - http, on loopback
-                    return True
-            except OSError:
-                return False
+            with urllib.request.urlopen(f"{server.url}/-/ready", timeout=1):  # noqa: S310 - http, on loopback
+                return True
 
-        def check() -> None:
-            if process.status is not None:
-                raise LocalServerError(f"{name} ended before it was ready. {last_lines(process.log)}")
-
-        late = LocalServerError(f"{name} runs but has not answered on {server.address} for {_START_SECONDS} s.")
         with running(process):
-            wait_until(ready, check, _START_SECONDS, late)
+            process.wait_until_ready(name, ready, _START_SECONDS)
             yield server
