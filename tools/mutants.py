@@ -34,8 +34,9 @@ from ragweir.streams.runtime.processes.child_python import python_command
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("streams/runtime", "streams/services")
-TESTS = ("tests/streams",)
-"""The folders of tests of the rooms that need no broker."""
+TESTS, INTEGRATION = "tests/streams", "tests/integration"
+_SERVER = re.compile("broker|bootstrap|local_kafka|Programs")
+"""Found in the files of integration tests that need a server; the others run if they are near to a mutation."""
 NEAR = 3
 """Steps of imports from a test to a module, from which on the test runs with all others."""
 TIMEOUT_S = 300.0
@@ -209,8 +210,9 @@ class Distances:
         modules = [*sources("schemas", "metrics", "streams"), *sources("bench")]
         named = {_module(path): path for path in modules} | {Path(path).stem: path for path in sources("tests")}
         self._imported = {name: _imports(path).intersection(named) for name, path in named.items()}
-        tests = [path for path in sources(*TESTS) if Path(path).name.startswith("test_")]
-        self._of_tests = {path: _imports(path).intersection(named) for path in tests}
+        tests = [path for path in sources(TESTS, INTEGRATION) if Path(path).name.startswith("test_")]
+        alone = [path for path in tests if path.startswith(TESTS) or not _SERVER.search((ROOT / path).read_text())]
+        self._of_tests = {path: _imports(path).intersection(named) for path in alone}
 
     def of(self, path: str) -> tuple[list[str], list[str]]:
         """Return the test files that are near to a module, the nearest first, and all others."""
@@ -223,7 +225,8 @@ class Distances:
                     queue.append(other)
         found = {test: min((steps.get(each, 99) for each in own), default=99) for test, own in self._of_tests.items()}
         ranked = sorted(found, key=lambda test: (found[test], test))
-        return [test for test in ranked if found[test] < NEAR], [test for test in ranked if found[test] >= NEAR]
+        others = [test for test in ranked if found[test] >= NEAR and test.startswith(TESTS)]
+        return [test for test in ranked if found[test] < NEAR], others
 
 
 def sources(*folders: str) -> list[str]:
@@ -334,7 +337,7 @@ def _of_list(path: Path, copy: Copy) -> int:
 
 def _of_draw(seed: int, count: int, copy: Copy) -> int:
     distances, survived = Distances(), 0
-    _passes_unchanged(copy, TESTS)
+    _passes_unchanged(copy, [TESTS])
     print("| place | in | change | caught by |\n|---|---|---|---|")
     for mutation in draw(seed, count):
         caught = copy.caught(mutation, [[f"ragweir/{mutation.path}"], *distances.of(mutation.path)])

@@ -55,6 +55,15 @@ def test_two_partitions_share_transactions_and_no_state() -> None:
     assert Counter(worker.results()) == expected
 
 
+@pytest.mark.parametrize("limit", [50, 96, 200])
+def test_a_transaction_settles_as_much_as_it_may_over_all_partitions(limit: int) -> None:
+    """24 traces of each are due."""
+    worker = Worker([asks(30, partition=partition) for partition in range(4)], AssembleSettings())
+    worker.limit = limit
+    worker.batch(1_000)
+    assert len(worker.written) == min(limit, 4 * 24)
+
+
 # Single traces.
 
 
@@ -166,14 +175,14 @@ def entries(worker: Worker, partition: int = 0) -> list[AssemblyEntry]:
     return [AssemblyEntry.model_validate_json(record.value or b"") for record in worker.ledgers[partition]]
 
 
-def asks(count: int, first: int = 0, gap_s: float = 1.0, offset: int = 0) -> list[Record]:
+def asks(count: int, first: int = 0, gap_s: float = 1.0, offset: int = 0, partition: int = 0) -> list[Record]:
     """A log of so many traces of one span, one a second, each with a mark."""
     records = []
     for number in range(first, first + count):
         time_s = number * gap_s
         records.append(spans_record(offset + len(records), number, time_s, [span(number + 1, None, "ask")]))
         records.append(mark_record(offset + len(records), [time_s]))
-    return records
+    return [record._replace(partition=partition) for record in records]
 
 
 def event_numbers(worker: Worker) -> list[int]:

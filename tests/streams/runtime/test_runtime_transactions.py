@@ -30,6 +30,13 @@ def test_a_backlog_is_committed_at_the_interval_and_not_at_each_batch(world: Wor
     assert world.cluster.values(OUT) == VALUES * 10
 
 
+def test_an_idle_worker_waits_for_records_as_long_as_a_batch_may(world: World) -> None:
+    agent, is_over = Copier(), after(1.0)
+    script: Script = iter([lambda: is_over() or agent.names.count("tick") > 200])
+    world.run(agent, script, batch={"max_events": 10, "max_wait_ms": 20})
+    assert 10 <= agent.names.count("tick") <= 60
+
+
 def test_without_an_interval_each_batch_is_committed(world: World) -> None:
     world.cluster.produce(IN, *VALUES)
     agent = Copier()

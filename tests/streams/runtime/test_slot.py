@@ -89,4 +89,4 @@ def test_a_slot_reads_the_inputs_that_there_are_if_its_service_needs_one_of_them
     del ready.cluster.topics["otlp_logs"]
     ready.cluster.produce("otlp_spans", orjson.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}))
     script: Script = iter([lambda: any(each.key == TRACE.encode() for each in ready.cluster.committed("rag.spans"))])
-    assert run(script, "key", input={"format": "otlp"})[-1] == "stopped"
+    assert run(script, "key", input={"format": "otlp"}, assemble={"topics": ["otlp_logs"]})[-1] == "stopped"
