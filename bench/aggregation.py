@@ -32,7 +32,7 @@ from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.services.export.exposition import Exposition
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings, load
 
 LABEL_SETS = 200

@@ -31,7 +31,7 @@ from ragweir.streams.runtime.kafka.client import build, connected_admin, reader_
 from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.runtime.processes.supervisor import own_command
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.join.join_agent import JoinAgent
+from ragweir.streams.services.join.agent import JoinAgent
 from ragweir.streams.settings import AssembleSettings, Settings, load
 from ragweir.streams.traces.interactions import assemble
 from ragweir.streams.traces.wire import heads, read, slices

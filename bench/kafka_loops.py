@@ -24,7 +24,7 @@ from typing_extensions import override
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.runtime.kafka.client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.runtime.kafka.client_messages import record_of
 from ragweir.streams.runtime.kafka.reader import offset_range
 from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.kafka_loops import AT_LEAST_ONCE, BARE, BATCH, EXACTLY_ONCE, RAGWEIR, Loop, MeteredAgent, Task
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 
 
 def _ragweir_faust(task: Task, agent: MeteredAgent) -> None:

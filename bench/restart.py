@@ -17,8 +17,8 @@ from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties
 from ragweir.streams.runtime.kafka.topics import create_topics
-from ragweir.streams.services.join.clock import JoinClock, read_mark
 from ragweir.streams.services.join.emitted import EmittedTrace
+from ragweir.streams.services.join.join_clock import JoinClock, read_mark
 from ragweir.streams.services.join.ledger import ClosedTrace, LedgerWriter, Position
 from ragweir.streams.settings import Settings
 from ragweir.streams.traces.wire import slices

@@ -33,8 +33,8 @@ from ragweir.streams.runtime.recovery.offset_recovery import OffsetRecovery
 from ragweir.streams.runtime.recovery.offsets import OffsetTracker
 from ragweir.streams.services.aggregate import agent as aggregate
 from ragweir.streams.services.evaluate.control_log import ControlLog
-from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.emitted import EmittedTraces
+from ragweir.streams.services.join.join_clock import JoinClock
 from ragweir.streams.services.join.ledger import Position
 from ragweir.streams.services.join.partition import PartitionAssembly
 from ragweir.streams.services.shared import routing_rows as rows

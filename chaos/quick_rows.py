@@ -18,7 +18,7 @@ from chaos.events import RISKS
 from chaos.rows import APPLICATIONS, LEAD_S
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.streams.services.evaluate import control_log
-from ragweir.streams.services.planner import control, planner, service
+from ragweir.streams.services.planner import control, row_plan, service
 from ragweir.streams.services.planner.traffic import Period, Traffic
 from ragweir.streams.services.shared import routing_rows as rows
 from ragweir.streams.settings import Settings
@@ -58,8 +58,8 @@ def shorten() -> None:
         (rows, "LEAD", timedelta(seconds=LEAD_S)),
         (control_log, "LEAD", timedelta(seconds=LEAD_S)),
         (control_log, "ControlLog", partial(control_log.ControlLog, interval_s=1.0)),
-        (planner, "_HOUR", _SECOND),
-        (planner, "effective_at", _effective_at),
+        (row_plan, "_HOUR", _SECOND),
+        (row_plan, "effective_at", _effective_at),
         (control, "is_late", _is_late),
         (service, "plan_once", _plan),
         (service, "_RETRY_S", 0.5),

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from chaos.findings import Defect, Findings
 from chaos.trace_events import Truth, interaction
 from chaos.trace_reference import TraceTimes, joined
-from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.runtime.kafka.client_messages import record_of
 from ragweir.streams.runtime.records import Record
 
 _POLL_S = 0.5

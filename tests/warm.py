@@ -17,9 +17,14 @@ MODULES = (
     ),
     *("commands.services", "commands.slo", "commands.tap", "runtime.processes.logs", "settings"),
     # Services import these when they start.
-    *("services.aggregate.agent", "services.join.join_agent", "services.key.agent", "services.evaluate.agent"),
+    *("services.aggregate.agent", "services.join.agent", "services.key.agent", "services.evaluate.agent"),
     *("services.evaluate.routing", "services.judge.agent", "services.judge.day_shares", "services.judge.pool"),
-    *("services.judge.redaction", "services.export.prometheus", "traces.results", "runtime.loop.projection_runtime"),
+    *(
+        "services.judge.redaction",
+        "services.export.prometheus_exporter",
+        "traces.otlp_results",
+        "runtime.loop.projection_runtime",
+    ),
 )
 
 

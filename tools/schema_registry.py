@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.playground.local.cache_folder import cached
 from ragweir.streams.playground.local.java import find_java
 from ragweir.streams.playground.local.node import free_port
 from ragweir.streams.playground.process import LocalProcess

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ragweir.metrics.aggregation.columns import add_values
+from ragweir.metrics.aggregation.column_sums import add_values
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric, estimate_name
 from ragweir.metrics.aggregation.selection import NO_EVENTS, Chance, Weights
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme

@@ -7,7 +7,7 @@ from functools import reduce
 from itertools import chain, filterfalse
 from operator import and_
 
-from ragweir.metrics.counts.reader import Reader
+from ragweir.metrics.counts.text_counts import TextCounts
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.text.claims import Claim, claims
 from ragweir.metrics.text.text import Text
@@ -27,7 +27,7 @@ def _together(wanted: list[Stems], text: Text) -> set[Stems]:
     return {each for each in wanted if reduce(and_, map(sentences.__getitem__, each))}
 
 
-class OverlapCounts(Reader):
+class OverlapCounts(TextCounts):
     """Numbers of common words of query and response, and of claims of the response that the contexts support."""
 
     @lazy

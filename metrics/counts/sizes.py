@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ragweir.metrics.counts.reader import Reader
+from ragweir.metrics.counts.text_counts import TextCounts
 from ragweir.metrics.lazy import lazy
 
 
-class SizeCounts(Reader):
+class SizeCounts(TextCounts):
     """Numbers of tokens, which are words, numbers, dates, times, identifiers and character pairs."""
 
     @lazy

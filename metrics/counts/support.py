@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, pairwise
 from typing import TypeVar
 
-from ragweir.metrics.counts.reader import Reader
+from ragweir.metrics.counts.text_counts import TextCounts
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.text.phrases import Phrases
 
@@ -18,7 +18,7 @@ def _triplewise(tokens: list[str]) -> Iterator[Tokens]:
     return zip(tokens, tokens[1:], tokens[2:], strict=False)
 
 
-class SupportCounts(Reader):
+class SupportCounts(TextCounts):
     """Numbers of distinct elements of the response, and of those of them that occur in any context.
 
     Stems are the first five code points of content words (`Text.stems`). Contexts are those that the limits admit.

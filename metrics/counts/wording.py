@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragweir.metrics.counts.reader import Reader
+from ragweir.metrics.counts.text_counts import TextCounts
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.text.phrases import Phrase, Phrases, phrase
 from ragweir.metrics.text.refusal import declines
@@ -46,7 +46,7 @@ _DONT_KNOW, _NON_ANSWERS, _HEDGES = Phrases(DONT_KNOW), Phrases(NON_ANSWERS), Ph
 _INDICATORS = Phrases(INDICATORS)
 
 
-class WordingCounts(Reader):
+class WordingCounts(TextCounts):
     """Counts and signs of the response alone, and the scripts of query and response."""
 
     @lazy

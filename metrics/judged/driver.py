@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
-from ragweir.metrics.judged import answers
+from ragweir.metrics.judged import answer_parsing
 from ragweir.metrics.judged.framing import RULES, Framed, frame
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null
@@ -41,9 +41,9 @@ class ChatCall:
     is_repair: bool = False
     """True if the question is asked again because the first answer was unusable."""
 
-    def read(self, completion: Completion) -> Answer | answers.Fault:
+    def read(self, completion: Completion) -> Answer | answer_parsing.Fault:
         """Return the answer of a completion, or its fault."""
-        return answers.parse_answer(completion.text, self.answer, self.check, cut=completion.cut)
+        return answer_parsing.parse_answer(completion.text, self.answer, self.check, cut=completion.cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _converse(
 
 def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, object]:
     """Ask one question; return its answer or Null. After an unusable answer it is asked again once, with new marks."""
-    shape = answers.schema(ask.answer)
+    shape = answer_parsing.schema(ask.answer)
     name = f"{suite.name}_{ask.answer.__name__}"
     framed, check = frame(ask, draw)
     call = ChatCall(framed, name, shape, _identity(ask, suite, shape), ask.answer, check)
@@ -131,7 +131,7 @@ def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall 
         if not isinstance(reply, Completion):
             return reply
         answer = call.read(reply)
-        if not isinstance(answer, answers.Fault):
+        if not isinstance(answer, answer_parsing.Fault):
             return answer
         if call.is_repair:
             return Null(answer.reason, "unanswered")

@@ -23,7 +23,7 @@ from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import duration_s
-from ragweir.streams.analysis.dead_letters.listing import Letter, read_letter
+from ragweir.streams.analysis.dead_letters.letters import Letter, read_letter
 from ragweir.streams.analysis.originals import Original
 from ragweir.streams.analysis.traces.story import TraceStory, read_to, trace_id_of, trace_story
 from ragweir.streams.files.events import EventReader

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 from ragweir.errors import RagweirError
-from ragweir.streams.commands.index import COMMANDS
+from ragweir.streams.commands.command_table import COMMANDS
 from ragweir.streams.runtime.text.terminal import Terminal
 
 if TYPE_CHECKING:

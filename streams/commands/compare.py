@@ -16,7 +16,7 @@ from rich.text import Text
 from ragweir.metrics.aggregation.estimate import parse_estimate_name
 from ragweir.metrics.metric import Metric
 from ragweir.streams.analysis.compare.gates import EXAMPLE, Gate
-from ragweir.streams.analysis.evaluations import EvaluationSource, ShowProgress
+from ragweir.streams.analysis.evaluation_source import EvaluationSource, ShowProgress
 from ragweir.streams.commands.app import FAILURE, app, err, out, settings
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write
@@ -73,7 +73,7 @@ def compare(
     if json_file:
         write(json_file, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
     if html:
-        from ragweir.streams.analysis.compare.report import page  # noqa: PLC0415 - with the module that needs DuckDB
+        from ragweir.streams.analysis.compare.html_report import page  # noqa: PLC0415 - with the module that needs DuckDB
 
         write(html, page(comparison).encode(errors="replace"))
     for failure in failures:

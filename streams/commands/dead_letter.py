@@ -13,10 +13,10 @@ from rich.text import Text
 from ragweir.errors import ErrorClass
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.registry.schema import FORMATS
-from ragweir.streams.analysis.dead_letters.listing import Letter, group_letters, position, read_letter, shown
-from ragweir.streams.analysis.dead_letters.progress import RedriveResult
+from ragweir.streams.analysis.dead_letters.letters import Letter, group_letters, position, read_letter, shown
 from ragweir.streams.analysis.dead_letters.redrive import Redrive, RedriveOptions, RedriveReport
-from ragweir.streams.analysis.record_schemas import RecordSchemas
+from ragweir.streams.analysis.dead_letters.redrive_progress import RedriveResult
+from ragweir.streams.analysis.registry_records import RecordSchemas
 from ragweir.streams.commands.app import app, out, settings
 from ragweir.streams.commands.options import MapFile
 from ragweir.streams.commands.progress import Bars

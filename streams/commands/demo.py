@@ -19,8 +19,10 @@ from ragweir.streams.commands.app import FAILURE, STOPPED, app, err, out, shared
 from ragweir.streams.commands.screens.demo import RISK, Results, screen, show_columns, show_worst, summarise
 from ragweir.streams.commands.stopping import interrupt_on_signals
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, Monitoring, monitoring
+from ragweir.streams.playground.demo.glossary import ALERT, explain
 from ragweir.streams.playground.demo.kept import FOLDER, kept
 from ragweir.streams.playground.demo.picture import Moment
+from ragweir.streams.playground.demo.sample_traffic import Encode, as_event, as_trace, results, sample_publisher
 from ragweir.streams.playground.demo.samples import (
     DROPPED_SHARE,
     PRODUCTION,
@@ -41,13 +43,11 @@ from ragweir.streams.playground.demo.services import (
     targets,
     wait_until_ready,
 )
-from ragweir.streams.playground.demo.traffic import Encode, as_event, as_trace, results, sample_publisher
-from ragweir.streams.playground.demo.words import ALERT, explain
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.runtime.kafka.blocking_publisher import BlockingPublisher
 from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.evaluate.from_settings import evaluate_config

@@ -13,7 +13,7 @@ from ragweir.errors import PermanentError
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import duration_s
-from ragweir.streams.analysis.dead_letters.listing import shown
+from ragweir.streams.analysis.dead_letters.letters import shown
 from ragweir.streams.analysis.evidence import evidence_data, text_data
 from ragweir.streams.analysis.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
 from ragweir.streams.analysis.originals import Original, in_evaluation, in_files, in_kafka, located

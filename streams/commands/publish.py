@@ -12,13 +12,13 @@ from ragweir.errors import Rejected, UnreadableFile
 from ragweir.schemas.codec.json import encode_json, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.analysis.traces.collection import TraceCollection
-from ragweir.streams.analysis.traces.report import TraceReport
+from ragweir.streams.analysis.traces.trace_report import TraceReport
 from ragweir.streams.commands.app import FAILURE, app, err, settings
 from ragweir.streams.commands.options import MapFile
 from ragweir.streams.commands.progress import Bars, FileProgress
 from ragweir.streams.commands.rejections import Rejections
 from ragweir.streams.files.events import EventReader
-from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.runtime.kafka.blocking_publisher import BlockingPublisher
 from ragweir.streams.services.shared.from_settings import is_ready, read_map
 from ragweir.streams.settings import Settings
 

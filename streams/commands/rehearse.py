@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.streams.analysis.evaluations import EvaluationSource
+from ragweir.streams.analysis.evaluation_source import EvaluationSource
+from ragweir.streams.analysis.slo.alert_rules import rules, written
 from ragweir.streams.analysis.slo.burns import BURNS, duration
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.history_tests import history_tests
@@ -29,7 +30,6 @@ from ragweir.streams.analysis.slo.rehearsal import (
     rehearse,
     slo_text,
 )
-from ragweir.streams.analysis.slo.rules import rules, written
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.analysis.slo.timeline import page
 from ragweir.streams.commands.app import out, settings
@@ -37,10 +37,10 @@ from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.shared.from_settings import aggregator
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings, Slo
-from ragweir.streams.settings.times import time_argument
+from ragweir.streams.settings.time_arguments import time_argument
 
 _EXAMPLE = '"relevant: context_support >= 0.5 for 95%"'
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"

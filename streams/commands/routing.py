@@ -18,7 +18,7 @@ from ragweir.streams.commands.reports import JsonFile, write
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.planner import service
 from ragweir.streams.services.planner.control import effective_rows
-from ragweir.streams.services.planner.planner import FEWEST, Planned
+from ragweir.streams.services.planner.row_plan import FEWEST, Planned
 from ragweir.streams.services.planner.share_estimate import AUROC, ShareEstimate, estimate_share
 from ragweir.streams.settings import Settings
 

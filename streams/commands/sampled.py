@@ -14,7 +14,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.analysis.event_times import Distances
 from ragweir.streams.commands.app import FAILURE, out
 from ragweir.streams.commands.progress import Bars
-from ragweir.streams.commands.screens.coverage import coverage, further_fields, samples
+from ragweir.streams.commands.screens.metric_coverage import coverage, further_fields, samples
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig

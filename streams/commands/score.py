@@ -26,7 +26,7 @@ from ragweir.streams.commands.options import DefaultTime, MapFile
 from ragweir.streams.commands.progress import Bars, FileProgress
 from ragweir.streams.commands.rejections import Rejections
 from ragweir.streams.commands.scored_files import ScoredFiles, check_times, no_time
-from ragweir.streams.commands.screens.summary import EvaluationSummary
+from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary
 from ragweir.streams.commands.stopping import Stop
 from ragweir.streams.commands.worst import WorstAnswers
 from ragweir.streams.files.formats import Format
@@ -36,8 +36,8 @@ from ragweir.streams.runtime.text.terminal import dollars, printable, printable_
 from ragweir.streams.services.aggregate.windowing import Windowing
 from ragweir.streams.services.evaluate.agent import EvaluateConfig
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
-from ragweir.streams.services.judge.files import JudgedFiles
 from ragweir.streams.services.judge.from_settings import judge_config
+from ragweir.streams.services.judge.judged_files import JudgedFiles
 from ragweir.streams.services.judge.pool import LiveJudgePool
 from ragweir.streams.services.judge.probe import error_message, probe, unpriced
 from ragweir.streams.services.judge.protocol import JudgeError, RateLimited
@@ -46,7 +46,7 @@ from ragweir.streams.services.shared.routing_rows import RowSource, RowTable
 from ragweir.streams.services.shared.row_file import read_row_file
 from ragweir.streams.settings import Settings
 from ragweir.streams.settings.permissions import create, create_later
-from ragweir.streams.settings.times import default_time_argument
+from ragweir.streams.settings.time_arguments import default_time_argument
 
 
 @app.command()

@@ -15,14 +15,14 @@ from ragweir.schemas.codec.intake import TIME_DEFAULTED
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.score.processes import ScoringProcesses, Task
 from ragweir.streams.analysis.traces.collection import TraceCollection
-from ragweir.streams.analysis.traces.report import TraceReport
+from ragweir.streams.analysis.traces.trace_report import TraceReport
 from ragweir.streams.commands.inputs import Input
 from ragweir.streams.commands.progress import FileProgress
 from ragweir.streams.commands.stopping import Stop
 from ragweir.streams.files.bytestreams import ByteSource
 from ragweir.streams.files.events import EventReader, Events
 from ragweir.streams.files.formats import Format
-from ragweir.streams.runtime.loop import file_runtime as files
+from ragweir.streams.runtime.loop.drive import drive
 from ragweir.streams.runtime.records import Outcome, Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.settings import Settings
@@ -96,7 +96,7 @@ class ScoredFiles:
                 task = Task.of(self.settings, source.name, config)
                 lines = self.processes.run(task, config, rest)
             else:
-                lines = files.run(agent, rest, source.name)
+                lines = drive(agent, rest, source.name)
             for line in lines:
                 self.present, self.unit = reader.format, reader.format.unit
                 yield line

@@ -27,9 +27,9 @@ from ragweir.streams.runtime.processes.supervisor import (
 from ragweir.streams.runtime.serving.heartbeat import Heartbeat
 from ragweir.streams.runtime.serving.port_holder import cannot_open
 from ragweir.streams.services.export.service import PROJECTIONS, enabled_projections
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.shared.from_settings import catalogue
 from ragweir.streams.services.slot import run_canary, run_projection, run_slot
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING, Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.analysis.slo.rules import rules as rules_of
-from ragweir.streams.analysis.slo.rules import written
+from ragweir.streams.analysis.slo.alert_rules import rules as rules_of
+from ragweir.streams.analysis.slo.alert_rules import written
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.app import app, settings
 from ragweir.streams.commands.rehearse import rehearsal
 from ragweir.streams.commands.slo_suggest import suggest
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.shared.from_settings import aggregator
-from ragweir.streams.services.table import SERVICES
 
 commands = typer.Typer(help="Turn SLOs into alerts, and rehearse them on past evaluations.", no_args_is_help=True)
 app.add_typer(commands, name="slo")

@@ -19,7 +19,7 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.evaluation_record import EvaluationRecord
-from ragweir.streams.analysis.evaluations import EvaluationSource
+from ragweir.streams.analysis.evaluation_source import EvaluationSource
 from ragweir.streams.analysis.slo.rehearsal import NONE
 from ragweir.streams.analysis.slo.suggestion import OBJECTIVES, History, Suggestion, bound
 from ragweir.streams.commands.app import out, settings
@@ -30,7 +30,7 @@ from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.dimensions import label
 from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Slo
-from ragweir.streams.settings.times import time_argument
+from ragweir.streams.settings.time_arguments import time_argument
 
 _MAX_VALUES = 20
 """Values of the dimension that are shown, those with the most events."""

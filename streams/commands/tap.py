@@ -21,7 +21,7 @@ from ragweir.streams.analysis.sample import read_first, read_newest
 from ragweir.streams.commands.app import FAILURE, app, out, settings, shared_flags
 from ragweir.streams.commands.inputs import read_inputs
 from ragweir.streams.commands.options import MapFile, Yes, check_can_confirm, confirm
-from ragweir.streams.commands.record_schemas import as_json, has_schemas
+from ragweir.streams.commands.registry_records import as_json, has_schemas
 from ragweir.streams.commands.sampled import evaluate, show_rejections, show_scores, show_times
 from ragweir.streams.commands.tap_traces import has_traces, show_traces
 from ragweir.streams.files.formats import COMPRESSED, SUFFIXES

@@ -11,8 +11,8 @@ import typer
 
 from ragweir.errors import Rejected
 from ragweir.streams.analysis.event_times import distances
-from ragweir.streams.analysis.traces.report import most_common
-from ragweir.streams.analysis.traces.sample import TraceSample
+from ragweir.streams.analysis.traces.trace_report import most_common
+from ragweir.streams.analysis.traces.trace_sample import TraceSample
 from ragweir.streams.commands.app import FAILURE, out, shared_flags
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.sampled import evaluate, show_rejections, show_scores, show_times

@@ -11,10 +11,10 @@ from ragweir.errors import UnreadableFile
 from ragweir.streams.files import otlp
 from ragweir.streams.files.bytestreams import DAMAGE, ByteSource, OnBytes, open_bytes, unread
 from ragweir.streams.files.formats import PAGES, Format, recognise
+from ragweir.streams.files.json_values import read_values
 from ragweir.streams.files.lines import read_lines
 from ragweir.streams.files.parquet import read_parquet, spooled
-from ragweir.streams.files.tables import read_table
-from ragweir.streams.files.values import read_values
+from ragweir.streams.files.text_tables import read_table
 
 Events = Iterator[tuple[int, bytes]]
 _HEAD_BYTES = 1024 * 1024

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from ragweir.errors import UnreadableFile
 from ragweir.streams.files import otlp, parquet
-from ragweir.streams.files.tables import delimiter_of
-from ragweir.streams.files.values import is_page, may_become_page
+from ragweir.streams.files.json_values import is_page, may_become_page
+from ragweir.streams.files.text_tables import delimiter_of
 
 PAGES = "JSON pages"
 """The name of the format of pages of an API."""

@@ -12,8 +12,8 @@ from typing import Any
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.schemas.codec.mapping.columns import columns
 from ragweir.schemas.codec.mapping.paths import path_text, steps
+from ragweir.schemas.codec.mapping.sample_paths import columns
 from ragweir.schemas.codec.ready_maps import PRODUCTS, SIGNATURES, ready_map
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.files.schema_inference import REQUIRED, Rules, propose, written

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, product
 
-from ragweir.schemas.codec.mapping.columns import Columns, columns
 from ragweir.schemas.codec.mapping.paths import Steps as Path
 from ragweir.schemas.codec.mapping.paths import path_text
+from ragweir.schemas.codec.mapping.sample_paths import Columns, columns
 from ragweir.schemas.codec.ready_maps import SIGNATURES
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time

@@ -17,8 +17,8 @@ from ragweir.streams.runtime.protection import canary as canary_process
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.export.service import ProjectionService
+from ragweir.streams.services.kafka_services import Service
 from ragweir.streams.services.shared.from_settings import catalogue
-from ragweir.streams.services.table import Service
 from ragweir.streams.settings import Settings
 
 if TYPE_CHECKING:

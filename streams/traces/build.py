@@ -12,6 +12,7 @@ from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.interaction import Assembly, AssemblyFlag, Context, Interaction, Span, Usage
 from ragweir.schemas.times import from_epoch
 from ragweir.streams.traces import contexts as reading
+from ragweir.streams.traces.attribute_values import as_name, as_text, first
 from ragweir.streams.traces.calls import Calls
 from ragweir.streams.traces.conversation import Steps, answer, has_answer, history, question, tool_results
 from ragweir.streams.traces.gaps import Gap
@@ -19,7 +20,6 @@ from ragweir.streams.traces.roots import Item
 from ragweir.streams.traces.span import TraceSpan
 from ragweir.streams.traces.step import Step
 from ragweir.streams.traces.tree import Tree
-from ragweir.streams.traces.values import as_name, as_text, first
 
 _MAX_SPANS = DEFAULT_MAX_ITEMS["spans"] + 1
 """Maximum number of spans: one more than intake keeps, so that it flags the cut."""

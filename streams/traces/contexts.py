@@ -11,9 +11,9 @@ from typing import Any
 
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.interaction import Context
+from ragweir.streams.traces.attribute_values import as_text, parsed
 from ragweir.streams.traces.messages import text_of
 from ragweir.streams.traces.step import Step
-from ragweir.streams.traces.values import as_text, parsed
 
 MAX_CONTEXTS = DEFAULT_MAX_ITEMS["contexts"] + 1
 """Maximum number of contexts: one more than intake keeps, so that it flags the cut."""

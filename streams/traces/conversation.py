@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.interaction import Message
+from ragweir.streams.traces.attribute_values import as_text
 from ragweir.streams.traces.messages import last_of
 from ragweir.streams.traces.questions import QUESTION_KEYS
 from ragweir.streams.traces.step import Step
-from ragweir.streams.traces.values import as_text
 
 _MAX_TURNS = DEFAULT_MAX_ITEMS["history"]
 _TOOLS = frozenset({"tool", "function"})

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragweir.schemas.interaction import Message
-from ragweir.streams.traces.parts import RESULTS, SILENT, TEXTS, kind_of, parts_of, result_in, text_in
-from ragweir.streams.traces.values import REDACTED, as_text, first, is_repr, parsed
+from ragweir.streams.traces.attribute_values import REDACTED, as_text, first, is_repr, parsed
+from ragweir.streams.traces.message_parts import RESULTS, SILENT, TEXTS, kind_of, parts_of, result_in, text_in
 
 ROLES: Mapping[str, str] = {
     "user": "user", "human": "user", "humanmessage": "user", "humanmessagechunk": "user", "chatmessage": "user",

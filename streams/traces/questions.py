@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ragweir.schemas.interaction import Message
+from ragweir.streams.traces.attribute_values import as_text, is_repr, parsed
 from ragweir.streams.traces.messages import divided, is_message, last_of, thread_of
-from ragweir.streams.traces.values import as_text, is_repr, parsed
 
 QUESTION_KEYS = (
     *("question", "query", "user_question", "user_query", "query_str", "user_msg", "user_message", "user_input"),

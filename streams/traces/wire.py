@@ -10,7 +10,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from ragweir.errors import Rejected
-from ragweir.streams.traces.request import LOGS, TRACES, ExportRequest, parse
+from ragweir.streams.traces.export_request import LOGS, TRACES, ExportRequest, parse
 from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
 
 MAX_GROWTH = 4

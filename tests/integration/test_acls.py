@@ -40,9 +40,9 @@ from ragweir.streams.runtime.registry.output import written_topics
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.days import day_of
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.planner.control import NAME
 from ragweir.streams.services.shared.from_settings import catalogue, otlp_results
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ragweir.errors import ConfigurationError
+from ragweir.streams.analysis.slo import alert_rules as slo_rules
 from ragweir.streams.analysis.slo import burns
-from ragweir.streams.analysis.slo import rules as slo_rules
 from ragweir.streams.analysis.slo.shipped import commands_of, rows
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.slo import app

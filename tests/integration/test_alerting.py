@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ragweir.errors import LocalServerError
+from ragweir.streams.analysis.slo import alert_rules as slo_rules
 from ragweir.streams.analysis.slo import burns
-from ragweir.streams.analysis.slo import rules as slo_rules
 from ragweir.streams.playground.demo.webhook import webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.runtime.serving.health import Health, serve

@@ -22,8 +22,8 @@ from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.runtime.kafka import transactional_producer
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.slot import run_slot
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 EVENTS = 10_000

@@ -22,7 +22,7 @@ from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
 from ragweir.streams import commands as cli
 from ragweir.streams.commands import app
-from ragweir.streams.commands.index import COMMANDS
+from ragweir.streams.commands.command_table import COMMANDS
 from ragweir.streams.services.export.service import PROJECTIONS
 
 

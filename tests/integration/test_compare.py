@@ -20,12 +20,12 @@ from scipy import stats
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats
-from ragweir.metrics.aggregation.comparison import RATE, adjusted, differences, interval
+from ragweir.metrics.aggregation.paired_differences import RATE, adjusted, differences, interval
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.analysis.compare.compare import compare
 from ragweir.streams.analysis.compare.comparison import Comparison
 from ragweir.streams.analysis.compare.gates import Gate
-from ragweir.streams.analysis.compare.report import page
+from ragweir.streams.analysis.compare.html_report import page
 
 METRICS = {metric.name: metric for metric in everything()}
 BY = ("application", "model", "pipeline_version")

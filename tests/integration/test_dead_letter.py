@@ -26,8 +26,8 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.analysis.dead_letters import redrive as redriving
-from ragweir.streams.analysis.dead_letters.progress import RedriveProgress
 from ragweir.streams.analysis.dead_letters.redrive import Redrive, RedriveOptions
+from ragweir.streams.analysis.dead_letters.redrive_progress import RedriveProgress
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.settings import load

@@ -27,9 +27,9 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation, Source
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.analysis.dead_letters.listing import Letter
+from ragweir.streams.analysis.dead_letters.letters import Letter
 from ragweir.streams.runtime.agent import Assignment
-from ragweir.streams.runtime.loop import file_runtime as files
+from ragweir.streams.runtime.loop.drive import drive
 from ragweir.streams.runtime.records import EventPosition, Outcome, Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
@@ -349,7 +349,7 @@ def test_an_evaluation_tells_which_event_of_which_record_it_was_made_of() -> Non
 def test_a_file_is_read_as_a_topic_is() -> None:
     lines = [array("a", None, "b"), array(), array("b", "c")]
     own = agent(HORIZON)
-    run = files.run(own, enumerate(lines, 1), "t")
+    run = drive(own, enumerate(lines, 1), "t")
     found = [each for _, outcome in run for each in evaluated(outcome)]
     assert found == [(1, 0, "a"), (1, 2, "b"), (3, 1, "c")]
 

@@ -45,10 +45,10 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.commands import demo as command
 from ragweir.streams.commands.screens.demo import COLUMNS, RISK, Results, screen, show_columns, summarise
 from ragweir.streams.playground.demo import services as service
+from ragweir.streams.playground.demo.glossary import ALERT, JUDGE
+from ragweir.streams.playground.demo.sample_traffic import Pending, Result
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
 from ragweir.streams.playground.demo.services import demo_settings, environment, services
-from ragweir.streams.playground.demo.traffic import Pending, Result
-from ragweir.streams.playground.demo.words import ALERT, JUDGE
 from ragweir.streams.runtime.processes.supervisor import own_command
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.text.terminal import Terminal

@@ -33,7 +33,7 @@ from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.services.judge.pricing import price_of
 from ragweir.streams.services.judge.probe import SIMULATED
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY, Settings, TelemetrySettings, load
 
 DEPLOY = ROOT / "deploy"

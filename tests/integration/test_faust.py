@@ -23,8 +23,8 @@ from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.analysis.explain import partition_of
 from ragweir.streams.files.events import read_events
-from ragweir.streams.runtime.loop.file_runtime import run
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.runtime.loop.drive import drive
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import KafkaSettings, Settings
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
@@ -87,7 +87,7 @@ def by_file(name: str, lines: Sequence[bytes], folder: Path, **read: Any) -> lis
     file.write_bytes(b"\n".join(lines))
     agent = SERVICES["evaluate"].agent(Settings(input=read), 1)
     events = read_events(file, MAX_EVENT_BYTES)
-    outcomes = [outcome for _, outcome in run(agent, events, read.get("topic", name))]
+    outcomes = [outcome for _, outcome in drive(agent, events, read.get("topic", name))]
     return [each.value or b"" for outcome in outcomes for each in outcome.emissions if each.topic == "evaluations"]
 
 

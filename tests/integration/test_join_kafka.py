@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
-from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.runtime.kafka.client_messages import record_of
 from ragweir.streams.services.join.closing import TraceReader
 from ragweir.streams.settings import AssembleSettings
 

@@ -29,9 +29,9 @@ from ragweir.streams.runtime.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.export.service import PROJECTIONS, ProjectionService
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.planner import service as planner
 from ragweir.streams.services.slot import run_projection
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 _PATIENCE_S = 30.0

@@ -22,11 +22,11 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.analysis.slo.alert_rules import alert_labels, rules, written
 from ragweir.streams.analysis.slo.burns import FAST, SLOW
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.history_tests import history_tests
 from ragweir.streams.analysis.slo.rehearsal import AlertRehearsal, Rehearsal, rehearse
-from ragweir.streams.analysis.slo.rules import alert_labels, rules, written
 from ragweir.streams.analysis.slo.timeline import page
 from ragweir.streams.commands import app
 from ragweir.streams.playground.local.prometheus import Programs

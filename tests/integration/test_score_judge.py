@@ -28,11 +28,11 @@ from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.commands.screens.summary import EvaluationSummary
+from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary
 from ragweir.streams.playground.demo.samples import interactions
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtime.records import Emission, Outcome, Record
-from ragweir.streams.services.judge.files import JudgedFiles
+from ragweir.streams.services.judge.judged_files import JudgedFiles
 from ragweir.streams.services.judge.probe import SIMULATED
 
 EVENTS = 123

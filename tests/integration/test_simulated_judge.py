@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ragweir.metrics.judged import answers
+from ragweir.metrics.judged import answer_parsing
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged
 from ragweir.metrics.judged.driver import judge as conversation
 from ragweir.metrics.judged.framing import frame
@@ -105,7 +105,7 @@ def rubric(case: Case = GROUNDED, draw: Callable[[], str] | None = None) -> Chat
     contexts = tuple((f"context {number}", text) for number, text in enumerate(case.contexts or (), 1))
     ask = Ask("Grade it.", (("query", case.query), ("response", case.response), *contexts), Rubric)
     framed, check = frame(ask, draw or drawing())
-    return ChatCall(framed, "rubric_Rubric", answers.schema(Rubric), b"", Rubric, check)
+    return ChatCall(framed, "rubric_Rubric", answer_parsing.schema(Rubric), b"", Rubric, check)
 
 
 def asked(using: openai.OpenAI, call: ChatCall | None = None, **more: Any) -> Any:
@@ -480,20 +480,20 @@ def test_prose_holds_a_number_that_nobody_should_read(judge: SimulatedJudge) -> 
     judge.set_faults(shares={"prose": "all"})
     text = asked(client(judge)).choices[0].message.content
     assert any(letter.isdigit() for letter in text)
-    assert answers.parse_answer(text, Rubric, "w2zq") is answers.NOT_JSON
+    assert answer_parsing.parse_answer(text, Rubric, "w2zq") is answer_parsing.NOT_JSON
 
 
 def test_a_wrong_schema_is_json_that_does_not_fit(judge: SimulatedJudge) -> None:
     judge.set_faults(shares={"wrong-schema": "all"})
     said = json.loads(asked(client(judge)).choices[0].message.content)
-    assert not Draft202012Validator(answers.schema(Rubric)).is_valid(said)
+    assert not Draft202012Validator(answer_parsing.schema(Rubric)).is_valid(said)
 
 
 def test_a_cut_answer_ends_in_its_middle(judge: SimulatedJudge) -> None:
     judge.set_faults(shares={"cut-answer": "all"})
     choice = asked(client(judge)).choices[0]
     assert choice.finish_reason == "length"
-    assert answers.parse_answer(choice.message.content, Rubric, "w2zq", cut=True) is answers.CUT
+    assert answer_parsing.parse_answer(choice.message.content, Rubric, "w2zq", cut=True) is answer_parsing.CUT
 
 
 @pytest.mark.parametrize("fault", sorted(OF_COMPLETIONS))
@@ -660,7 +660,7 @@ def test_endpoints_that_lack_structured_outputs_or_json_mode_refuse_them() -> No
             with pytest.raises(openai.BadRequestError, match=f"response_format.type '{mode}' is not supported"):
                 using.chat.completions.create(**chat(rubric(), mode))
         answer = using.chat.completions.create(**chat(rubric(), "text")).choices[0].message.content
-        Draft202012Validator(answers.schema(Rubric)).validate(json.loads(answer or ""))
+        Draft202012Validator(answer_parsing.schema(Rubric)).validate(json.loads(answer or ""))
 
 
 @pytest.mark.parametrize(

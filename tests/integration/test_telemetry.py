@@ -41,7 +41,7 @@ from ragweir.streams.services.judge.protocol import (
     RateLimited,
 )
 from ragweir.streams.services.judge.results import RequestOutcome
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
 
 

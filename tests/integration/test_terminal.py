@@ -24,7 +24,7 @@ from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.streams.analysis.checks import judge as checks
 from ragweir.streams.analysis.checks.context import CheckContext
 from ragweir.streams.analysis.replay.runs import prefix_of, store_run
-from ragweir.streams.commands.screens.summary import EvaluationSummary
+from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary
 from ragweir.streams.runtime.processes import logs
 from ragweir.streams.runtime.text.terminal import Terminal, printable, printable_json
 from ragweir.streams.services.judge.probe import ProbeResult

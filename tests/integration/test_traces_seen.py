@@ -23,7 +23,7 @@ from ragweir.streams.analysis.traces.collection import assemble_trace
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
-from ragweir.streams.services.join.clock import JoinClock
+from ragweir.streams.services.join.join_clock import JoinClock
 from ragweir.streams.services.join.ledger import ClosedTrace, LedgerWriter, Position
 from ragweir.streams.settings import AssembleSettings, Settings
 from ragweir.streams.traces.wire import slices

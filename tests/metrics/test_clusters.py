@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ragweir.metrics.aggregation.clusters import Floats, Ints, clustered, components
-from ragweir.metrics.aggregation.comparison import Difference, differences
+from ragweir.metrics.aggregation.paired_differences import Difference, differences
 
 ROUNDS = 600
 ERROR = 3 * (0.95 * 0.05 / ROUNDS) ** 0.5

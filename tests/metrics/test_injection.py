@@ -24,7 +24,7 @@ import pytest
 from injections import ATTACKS, KNOWN_CHECK, KNOWN_MARK, ORDER
 
 from ragweir.metrics.judged import driver, framing
-from ragweir.metrics.judged.answers import NO_CHECK, Fault, parse_answer
+from ragweir.metrics.judged.answer_parsing import NO_CHECK, Fault, parse_answer
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.framing import Framed
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult

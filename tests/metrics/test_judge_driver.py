@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from ragweir.metrics.judged.answers import (
+from ragweir.metrics.judged.answer_parsing import (
     CUT,
     MAX_CHARACTERS,
     NO_CHECK,

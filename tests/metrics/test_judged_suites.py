@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ragweir.metrics.judged import classification, factual, ragas, recall, rubric
-from ragweir.metrics.judged.answers import schema
+from ragweir.metrics.judged.answer_parsing import schema
 from ragweir.metrics.judged.asking import MOST_STATEMENTS, SAID_CHARACTERS, Verdicts, verdicts
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.judged.suites import suites

@@ -28,7 +28,7 @@ from ragweir.streams.runtime.records import Outcome, Record
 from ragweir.streams.services.aggregate import agent as aggregate_agent
 from ragweir.streams.services.aggregate import open_windows
 from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Slo, WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

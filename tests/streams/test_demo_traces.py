@@ -12,8 +12,8 @@ from ragweir.metrics.view import View
 from ragweir.schemas.codec.json import decode, encode, encode_json, interaction
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.playground.demo.sample_traffic import as_trace
 from ragweir.streams.playground.demo.samples import UNREADABLE_TRACES, interactions, samples
-from ragweir.streams.playground.demo.traffic import as_trace
 from ragweir.streams.playground.traces import assembled_id, merged, otlp_requests, trace_ids
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.key.agent import KeyAgent

@@ -25,11 +25,11 @@ from ragweir.schemas.interaction import Context, Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.services.evaluate.evaluations import evaluation_of
+from ragweir.streams.services.evaluate.evaluation_writer import evaluation_of
 from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.services.shared.routing_rows import RoutingRows, RowSource, Selection
 from ragweir.streams.settings import RoutingSettings
-from ragweir.streams.traces.results import OtlpResults
+from ragweir.streams.traces.otlp_results import OtlpResults
 
 CATALOGUE = Catalogue(everything())
 ROUTER = Router(RoutingSettings(floors={"rubric": 0.5}), CATALOGUE, tuple(suites()))

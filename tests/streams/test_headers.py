@@ -16,7 +16,7 @@ from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.trace_context import parse_traceparent
-from ragweir.streams.analysis.dead_letters.listing import read_letter
+from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.analysis.dead_letters.redrive import _headers as redriven_headers
 from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.headers import MAX_HEADER_BYTES, MAX_HEADERS, producer_headers

@@ -22,7 +22,7 @@ from ragweir.streams.runtime import kernel_choice as choices
 from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import KernelSettings, Settings, from_groups
 
 ALWAYS, NEVER = from_groups({"kernel": {"use": "always"}}), from_groups({"kernel": {"use": "never"}})

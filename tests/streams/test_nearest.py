@@ -12,8 +12,8 @@ from ragweir.streams.analysis.compare.comparison import Difference
 from ragweir.streams.analysis.compare.gates import Gate
 from ragweir.streams.commands import app
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.shared.from_settings import catalogue, map_text, otlp_results
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings, load
 
 JUDGE = '[judge]\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n'

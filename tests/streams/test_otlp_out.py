@@ -28,7 +28,7 @@ from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.settings import Settings, load
 from ragweir.streams.settings.events import DEFAULT_OTLP_METRICS
-from ragweir.streams.traces.results import MAX_BYTES, OtlpResults
+from ragweir.streams.traces.otlp_results import MAX_BYTES, OtlpResults
 
 NOON = datetime(2026, 11, 23, 12, 0, 0, 123456, tzinfo=UTC)
 NOON_NS = 1_795_435_200_123_456_000

@@ -17,8 +17,8 @@ from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window
 from ragweir.schemas.window_record import parse_window
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.shared.from_settings import aggregator, catalogue, decoder, known_catalogue
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import Settings
 
 GOOD = '''

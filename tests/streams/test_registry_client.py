@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from ragweir.errors import RegistryUnavailable, RegistryUnusable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema
-from ragweir.streams.commands.record_schemas import RecordSchemas
+from ragweir.streams.commands.registry_records import RecordSchemas
 from ragweir.streams.playground.serving import Reply, Request, serving
 from ragweir.streams.runtime.registry import client as client_module
 from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound

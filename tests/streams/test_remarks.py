@@ -2,7 +2,7 @@
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.commands.screens.summary import EvaluationSummary
+from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary
 from ragweir.streams.services.shared.from_settings import catalogue
 from ragweir.streams.settings import Settings
 

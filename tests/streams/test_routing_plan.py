@@ -24,7 +24,7 @@ from ragweir.schemas.window_record import parse_window
 from ragweir.streams.commands.options import interval
 from ragweir.streams.runtime.kafka.reader import Watch
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.planner.planner import LEAD, Planned, effective_at, is_late, plan
+from ragweir.streams.services.planner.row_plan import LEAD, Planned, effective_at, is_late, plan
 from ragweir.streams.services.planner.share import Cost, cost_of, planned_share
 from ragweir.streams.services.planner.share_estimate import estimate_share
 from ragweir.streams.services.planner.traffic import Period, Traffic, latest_windows, traffic_of

@@ -29,7 +29,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.streams.files.events import EventReader, is_plain, read_events
 from ragweir.streams.files.folders import data_files
-from ragweir.streams.files.values import read_values
+from ragweir.streams.files.json_values import read_values
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.playground.local.cache_folder import cached
 from ragweir.streams.playground.process import LocalProcess, running
 
 VERSION = "0.155.0"

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.playground.local.cache_folder import cached
 
 FOLDER = Path(__file__).parent / "applications"
 _INSTALL_SECONDS = 900

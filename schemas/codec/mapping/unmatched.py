@@ -10,9 +10,9 @@ from typing import Any
 from typing_extensions import override
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec.mapping.columns import columns
 from ragweir.schemas.codec.mapping.field_map import FieldMap
 from ragweir.schemas.codec.mapping.paths import ABSENT, MOST_VALUES, Steps, path_text, walker
+from ragweir.schemas.codec.mapping.sample_paths import columns
 from ragweir.schemas.codec.mapping.uses import Alternatives
 from ragweir.schemas.nearest import nearest
 

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
 from ragweir.streams.runtime.kafka.client import build, reader_properties
+from ragweir.streams.runtime.kafka.client_messages import topic_partition_of
 from ragweir.streams.runtime.kafka.configurations import broker_configuration, configurations
-from ragweir.streams.runtime.kafka.messages import topic_partition_of
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 

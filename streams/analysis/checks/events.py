@@ -11,8 +11,8 @@ from ragweir.streams.analysis.event_times import distances
 from ragweir.streams.analysis.sample import read_newest
 from ragweir.streams.services.evaluate.agent import EvaluateAgent
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.shared.from_settings import catalogue
-from ragweir.streams.services.table import SERVICES
 
 _TIME_SAMPLE = 100
 """The number of newest records whose event times are checked."""

@@ -35,7 +35,7 @@ from ragweir.streams.runtime.kafka.configurations import (
 )
 from ragweir.streams.runtime.kafka.transactional_producer import LIMIT, TIMEOUT, broker_limit_ms
 from ragweir.streams.runtime.machine import machine
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
 
 _MAX_SKEW_SECONDS = 300

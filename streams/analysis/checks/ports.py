@@ -15,7 +15,7 @@ from ragweir.streams.runtime.serving.port_holder import answer, holder
 from ragweir.streams.runtime.serving.server import LAST_PORT
 from ragweir.streams.runtime.serving.telemetry import SUPERVISOR
 from ragweir.streams.services.export.service import enabled_projections
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
 
 

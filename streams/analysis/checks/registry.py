@@ -10,7 +10,7 @@ from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailab
 from ragweir.schemas.registry.frame import schema_id
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
-from ragweir.streams.analysis.record_schemas import RecordSchemas
+from ragweir.streams.analysis.registry_records import RecordSchemas
 from ragweir.streams.analysis.sample import read_newest
 from ragweir.streams.runtime.registry.client import RegistryClient
 from ragweir.streams.runtime.registry.output import registered

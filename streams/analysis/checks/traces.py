@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckWarning, not_permitted
 from ragweir.streams.analysis.sample import read_newest
-from ragweir.streams.analysis.traces.sample import TraceSample
+from ragweir.streams.analysis.traces.trace_sample import TraceSample
 from ragweir.streams.runtime.kafka.client import Connection, Identity, build, client_properties
 from ragweir.streams.runtime.kafka.configurations import configurations
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
 
 _SAMPLE = 300

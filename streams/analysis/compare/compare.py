@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ragweir.metrics.aggregation.clusters import Floats, Ints, clustered
-from ragweir.metrics.aggregation.comparison import RATE, Difference, Flags, adjusted, differences
 from ragweir.metrics.aggregation.estimate import estimate_name
+from ragweir.metrics.aggregation.paired_differences import RATE, Difference, Flags, adjusted, differences
 from ragweir.metrics.metric import Better, Metric, Unit
 from ragweir.streams.analysis.compare.comparison import Change, ChangedEvent, Comparison, MetricChange, Verdict
 from ragweir.streams.analysis.compare.pairing import Pairing

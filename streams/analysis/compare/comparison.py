@@ -7,7 +7,7 @@ from typing import Literal
 
 from typing_extensions import override
 
-from ragweir.metrics.aggregation.comparison import FEW_CLUSTERS, FEWEST_CLUSTERS, Difference
+from ragweir.metrics.aggregation.paired_differences import FEW_CLUSTERS, FEWEST_CLUSTERS, Difference
 from ragweir.metrics.metric import Better, Unit
 from ragweir.streams.analysis.compare.gates import Gate
 from ragweir.streams.runtime.text.terminal import printable

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.aggregation.comparison import FEWEST, FEWEST_CLUSTERS, OTHERS, Difference
 from ragweir.metrics.aggregation.estimate import estimate_name, parse_estimate_name
+from ragweir.metrics.aggregation.paired_differences import FEWEST, FEWEST_CLUSTERS, OTHERS, Difference
 from ragweir.metrics.metric import Better
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.runtime.text.terminal import printable

@@ -15,7 +15,7 @@ import numpy as np
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints, components
-from ragweir.metrics.aggregation.comparison import OTHERS
+from ragweir.metrics.aggregation.paired_differences import OTHERS
 from ragweir.streams.analysis.compare.columns import CLUSTERS, MAX_METRICS, Columns, in_other_process, read_columns
 from ragweir.streams.analysis.compare.comparison import Side
 

@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, TopicPartition
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import encode_json, event_time, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.streams.analysis.dead_letters.listing import Letter, read_letter
-from ragweir.streams.analysis.dead_letters.progress import RedriveProgress, RedriveResult
+from ragweir.streams.analysis.dead_letters.letters import Letter, read_letter
+from ragweir.streams.analysis.dead_letters.redrive_progress import RedriveProgress, RedriveResult
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.headers import producer_headers
 from ragweir.streams.runtime.kafka.client import Identity, build, reader_properties

@@ -34,10 +34,10 @@ from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.services.judge.pool import LiveJudgePool
+from ragweir.streams.services.kafka_services import SERVICES, Service
 from ragweir.streams.services.shared.from_settings import catalogue
-from ragweir.streams.services.table import SERVICES, Service
 from ragweir.streams.settings import Settings
-from ragweir.streams.settings.times import default_time_argument, time_argument
+from ragweir.streams.settings.time_arguments import default_time_argument, time_argument
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
 """The service of each phase."""

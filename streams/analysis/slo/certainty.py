@@ -14,7 +14,7 @@ Kullback and Leibler. This exponent is the evidence. Weights differ, so n is the
 the same variance: W / ((1 - t) b + t g) for the sum of weights W and the mean weights b and g, weighted by themselves,
 of bad and of good events. The bound holds in both tails and for few events, unlike the normal approximation.
 
-The rules of Prometheus compute the same from counters: `ragweir.streams.analysis.slo.rules`.
+The rules of Prometheus compute the same from counters: `ragweir.streams.analysis.slo.alert_rules`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ragweir.streams.analysis.slo.alert_rules import EVENTS
 from ragweir.streams.analysis.slo.burns import MINUTE_SECONDS, Burn
 from ragweir.streams.analysis.slo.certainty import OUTCOMES
 from ragweir.streams.analysis.slo.counting import SloCounter, minute_of, time_of
@@ -23,7 +24,6 @@ from ragweir.streams.analysis.slo.minutes import CountColumns, Floats, Ints, Wei
 from ragweir.streams.analysis.slo.periods import ActivePeriod
 from ragweir.streams.analysis.slo.promtool import SHOWN_DIGITS, alert_test, test_file
 from ragweir.streams.analysis.slo.rehearsal import AlertRehearsal, Rehearsal
-from ragweir.streams.analysis.slo.rules import EVENTS
 from ragweir.streams.settings import Slo
 
 MAX_TESTS = 10

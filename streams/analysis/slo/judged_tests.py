@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ragweir.streams.analysis.slo.alert_rules import EVENTS
 from ragweir.streams.analysis.slo.burns import MINUTE_SECONDS, Burn
 from ragweir.streams.analysis.slo.certainty import CERTAIN, EXCLUDED, OUTCOMES, evidence
 from ragweir.streams.analysis.slo.judged_rules import MILLION, SQUARED, WEIGHT
 from ragweir.streams.analysis.slo.promtool import Series, alert_test
-from ragweir.streams.analysis.slo.rules import EVENTS
 from ragweir.streams.settings import Slo
 
 _STEPS = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ragweir.streams.analysis.slo.alert_rules import SHARE, alert_annotations, alert_labels
 from ragweir.streams.analysis.slo.burns import FAST, MINUTE_SECONDS, Burn, duration
-from ragweir.streams.analysis.slo.rules import SHARE, alert_annotations, alert_labels
 from ragweir.streams.settings import Slo
 
 SHOWN_DIGITS = 4

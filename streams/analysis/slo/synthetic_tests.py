@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragweir.streams.analysis.slo.alert_rules import EVENTS
 from ragweir.streams.analysis.slo.burns import BURNS, MINUTE_SECONDS, Burn
 from ragweir.streams.analysis.slo.judged_tests import judged_tests
 from ragweir.streams.analysis.slo.promtool import Series, alert_test, test_file
-from ragweir.streams.analysis.slo.rules import EVENTS
 from ragweir.streams.settings import Slo
 
 _STEPS = 5

@@ -21,10 +21,10 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.analysis.explain import TopicSearch
 from ragweir.streams.analysis.originals import in_kafka
-from ragweir.streams.commands.screens.summary import EvaluationSummary, decimal, estimated, judge_outcome
+from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary, decimal, estimated, judge_outcome
 from ragweir.streams.commands.screens.texts import TextScreen
-from ragweir.streams.playground.demo.traffic import Result
-from ragweir.streams.playground.demo.words import JUDGE, explain
+from ragweir.streams.playground.demo.glossary import JUDGE, explain
+from ragweir.streams.playground.demo.sample_traffic import Result
 from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.services.shared.routing_rows import FLOOR
 from ragweir.streams.settings import Settings

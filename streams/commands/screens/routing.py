@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ragweir.metrics.routing_share import risk_bin
 from ragweir.schemas.evaluation import SuiteDecision
 from ragweir.schemas.routing_row import RoutingRow
-from ragweir.streams.analysis.dead_letters.listing import shown
+from ragweir.streams.analysis.dead_letters.letters import shown
 from ragweir.streams.services.shared.routing_rows import SHIPPED, Selection
 
 

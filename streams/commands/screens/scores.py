@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.analysis.dead_letters.listing import shown
+from ragweir.streams.analysis.dead_letters.letters import shown
 from ragweir.streams.runtime.text.terminal import Terminal
 
 DIRECTIONS = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}

@@ -9,7 +9,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import TextLimits
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.analysis.dead_letters.listing import Letter, position, shown
+from ragweir.streams.analysis.dead_letters.letters import Letter, position, shown
 from ragweir.streams.analysis.explain import Searched, Story
 from ragweir.streams.commands.screens.routing import routing_lines
 from ragweir.streams.commands.screens.scores import ScoreScreen

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from ragweir.streams.analysis.dead_letters.listing import shown
+from ragweir.streams.analysis.dead_letters.letters import shown
 from ragweir.streams.analysis.traces.story import LATE, SpanStory, TraceStory
 from ragweir.streams.runtime.text.terminal import Terminal, printable
 from ragweir.streams.traces.advice import ADVICE

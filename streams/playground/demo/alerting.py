@@ -12,17 +12,17 @@ from rich.text import Text
 
 from ragweir.errors import DemoError
 from ragweir.schemas.window import duration_s
+from ragweir.streams.analysis.slo.alert_rules import rules, written
 from ragweir.streams.analysis.slo.burns import FAST, duration
-from ragweir.streams.analysis.slo.rules import rules, written
 from ragweir.streams.playground.demo.picture import Moment
+from ragweir.streams.playground.demo.sample_traffic import Encode, PacedPublisher, Sent, as_event
 from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.playground.demo.scrape import Means, means
 from ragweir.streams.playground.demo.services import targets
-from ragweir.streams.playground.demo.traffic import Encode, PacedPublisher, Sent, as_event
 from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
-from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
+from ragweir.streams.runtime.kafka.blocking_publisher import BlockingPublisher
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.settings import Settings

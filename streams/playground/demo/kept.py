@@ -13,8 +13,8 @@ from ragweir.errors import DemoError
 from ragweir.schemas.codec.json import encode_json
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.playground.demo.picture import Moment, RiskPoint, incident
+from ragweir.streams.playground.demo.sample_traffic import Encode, Sent
 from ragweir.streams.playground.demo.samples import Event
-from ragweir.streams.playground.demo.traffic import Encode, Sent
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 from ragweir.streams.settings.permissions import create

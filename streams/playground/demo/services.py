@@ -21,7 +21,7 @@ from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS, UP_PORT, 
 from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.probe import SIMULATED
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, AssembleSettings, Settings, from_groups
 from ragweir.streams.settings.events import OTLP
 

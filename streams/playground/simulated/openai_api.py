@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from ragweir.streams.playground.serving import Reply
-from ragweir.streams.playground.simulated.scoring import ChatRequest, answered, read, vector
+from ragweir.streams.playground.simulated.word_overlap import ChatRequest, answered, read, vector
 from ragweir.streams.services.judge.probe import SIMULATED
 
 DIMENSIONS = 256

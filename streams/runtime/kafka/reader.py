@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.runtime.kafka.client import build, connected_admin, is_transient, reader_properties
-from ragweir.streams.runtime.kafka.messages import record_of, topic_partition_of
+from ragweir.streams.runtime.kafka.client_messages import record_of, topic_partition_of
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import Settings

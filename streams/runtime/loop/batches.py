@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import RestartRequired
-from ragweir.streams.runtime.kafka.messages import record_of, topic_partition_of
+from ragweir.streams.runtime.kafka.client_messages import record_of, topic_partition_of
 from ragweir.streams.runtime.loop.backpressure import Backpressure
 from ragweir.streams.runtime.loop.replay_limiter import ReplayLimiter
 from ragweir.streams.runtime.machine import machine

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.runtime.kafka.client import Connection, build, reader_properties
-from ragweir.streams.runtime.kafka.messages import record_of, topic_partition_of
+from ragweir.streams.runtime.kafka.client_messages import record_of, topic_partition_of
 from ragweir.streams.runtime.loop.status import show_broker
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.projection import Projection

@@ -12,7 +12,7 @@ from typing_extensions import override
 from ragweir.errors import Interrupted
 from ragweir.streams.runtime.agent import Changelog
 from ragweir.streams.runtime.kafka.client import build, reader_properties
-from ragweir.streams.runtime.kafka.messages import record_of
+from ragweir.streams.runtime.kafka.client_messages import record_of
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.recovery.offsets import ask_until_answered
 from ragweir.streams.settings import Settings

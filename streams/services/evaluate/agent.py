@@ -38,14 +38,14 @@ from ragweir.streams.runtime.records import (
     TopicPartition,
 )
 from ragweir.streams.services.evaluate.deduplication import Duplicates
-from ragweir.streams.services.evaluate.evaluations import EvaluationWriter, evaluation_of
+from ragweir.streams.services.evaluate.evaluation_writer import EvaluationWriter, evaluation_of
 from ragweir.streams.services.evaluate.filters import Filters
 from ragweir.streams.services.evaluate.parts import EvaluatePreparation, EvaluateRecovery
 from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.services.shared.routing_rows import ROUTING_AHEAD, RowSource
 
 if TYPE_CHECKING:
-    from ragweir.streams.traces.results import OtlpResults
+    from ragweir.streams.traces.otlp_results import OtlpResults
 
 _SERVICE = "evaluate"
 _UNDECIDED = Decision()

@@ -15,7 +15,7 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.services.evaluate.routing import Condition, condition
 from ragweir.streams.settings import Rule
-from ragweir.streams.settings.times import time_argument
+from ragweir.streams.settings.time_arguments import time_argument
 
 _CONDITION = re.compile(r"\s*([\w.-]+)\s*([=<>])\s*(.*\S)\s*")
 _OPERATORS: Mapping[str, str] = {"=": "is", "<": "below", ">": "above"}

@@ -40,7 +40,7 @@ class ProjectionService:
 
 
 def _prometheus(settings: Settings) -> Projection:
-    from ragweir.streams.services.export.prometheus import PrometheusExporter  # noqa: PLC0415
+    from ragweir.streams.services.export.prometheus_exporter import PrometheusExporter  # noqa: PLC0415
     from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue  # noqa: PLC0415
 
     booleans = [name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"]

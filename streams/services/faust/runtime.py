@@ -48,7 +48,7 @@ from ragweir.streams.runtime.records import Emission, Headers, Measurements, Rec
 from ragweir.streams.runtime.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.faust.connection import connection_options
-from ragweir.streams.services.table import SERVICES
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

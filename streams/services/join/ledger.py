@@ -27,8 +27,8 @@ from ragweir.schemas.assembly import CLOCK_KEY, AssemblyEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.runtime.agent import Changelog
 from ragweir.streams.runtime.machine import machine
-from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.emitted import EmittedTraces, packed_end
+from ragweir.streams.services.join.join_clock import JoinClock
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -21,8 +21,8 @@ from ragweir.schemas.assembly import HEADER_TIME
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.records import Count, Emission, Outcome, Record, TopicPartition
-from ragweir.streams.services.join.clock import MAX_TIME_MS, read_mark
 from ragweir.streams.services.join.closing import SERVICE, TraceCloser, TraceReader, TraceResult
+from ragweir.streams.services.join.join_clock import MAX_TIME_MS, read_mark
 from ragweir.streams.services.join.ledger import ClosedTrace, MissedRange, Position, StoredState
 from ragweir.streams.services.join.open_traces import Cause, OpenTrace, OpenTraces, TraceTimes
 from ragweir.streams.settings import AssembleSettings

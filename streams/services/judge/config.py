@@ -14,7 +14,7 @@ from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from ragweir.streams.services.judge.rate_ledger import RateLedger
-    from ragweir.streams.traces.results import OtlpResults
+    from ragweir.streams.traces.otlp_results import OtlpResults
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Measurements
 from ragweir.streams.services.judge.cache import Cache
 from ragweir.streams.services.judge.caller import Caller, CallStats, JudgingFailed
-from ragweir.streams.services.judge.conversation import JudgeConversation
 from ragweir.streams.services.judge.embedder import Embedder, EmbedderThread, LocalEmbedder
 from ragweir.streams.services.judge.job import DayOver, Job, JobBudget, JobId, JobResult, JudgePool
+from ragweir.streams.services.judge.judge_conversation import JudgeConversation
 from ragweir.streams.services.judge.rate_limit import RateLimits
 from ragweir.streams.settings import JudgeSettings
 

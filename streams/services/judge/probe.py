@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ragweir.metrics.judged.answers import CUT
+from ragweir.metrics.judged.answer_parsing import CUT
 from ragweir.metrics.judged.driver import ChatCall, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed

@@ -18,7 +18,7 @@ from ragweir.streams.runtime.records import Emission, Outcome, Record
 from ragweir.streams.services.judge.job import JobUsage
 
 if TYPE_CHECKING:
-    from ragweir.streams.traces.results import OtlpResults
+    from ragweir.streams.traces.otlp_results import OtlpResults
 
 _SERVICE = "judge"
 _MICRO = 1_000_000

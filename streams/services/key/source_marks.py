@@ -12,7 +12,7 @@ from ragweir.schemas.assembly import ClockMark, SourceMark
 from ragweir.streams.runtime.agent import Assignment
 from ragweir.streams.runtime.agent_parts import InputProgress
 from ragweir.streams.runtime.records import Count, Emission, Outcome, Record, TopicPartition
-from ragweir.streams.services.key.clock import SourceClock
+from ragweir.streams.services.key.source_clock import SourceClock
 
 SPANS = "spans"
 """The output that has the marks, to each of its partitions."""

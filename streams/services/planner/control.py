@@ -17,7 +17,7 @@ from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.runtime.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.runtime.loop.broker_clock import BrokerClock
-from ragweir.streams.services.planner.planner import Planned, is_late, plan
+from ragweir.streams.services.planner.row_plan import Planned, is_late, plan
 from ragweir.streams.services.planner.traffic import Period, Traffic
 from ragweir.streams.services.shared.routing_rows import RowTable
 from ragweir.streams.settings import Settings

@@ -18,7 +18,7 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.serving.telemetry import KnownLabels
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.planner.control import NAME, apply, effective_rows
-from ragweir.streams.services.planner.planner import Planned, plan
+from ragweir.streams.services.planner.row_plan import Planned, plan
 from ragweir.streams.services.planner.share import Cost, planned_share, read_cost
 from ragweir.streams.services.planner.traffic import Period, check_dimensions, events_per_day, read_traffic
 from ragweir.streams.services.shared.from_settings import catalogue

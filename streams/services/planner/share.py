@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ragweir.schemas.judging import LedgerEntry
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.planner.planner import share_of_budget
+from ragweir.streams.services.planner.row_plan import share_of_budget
 from ragweir.streams.services.planner.traffic import Period
 from ragweir.streams.settings import Settings
 

@@ -33,7 +33,7 @@ from ragweir.streams.settings.imports import DECODERS, METRICS, PACKS, available
 
 if TYPE_CHECKING:
     from ragweir.metrics.aggregation.aggregator import Aggregator
-    from ragweir.streams.traces.results import OtlpResults
+    from ragweir.streams.traces.otlp_results import OtlpResults
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -262,7 +262,7 @@ def otlp_results(settings: Settings, metrics: Catalogue) -> OtlpResults | None:
     given = settings.output.otlp
     if given is None:
         return None
-    from ragweir.streams.traces.results import MAX_BYTES, OtlpResults  # noqa: PLC0415
+    from ragweir.streams.traces.otlp_results import MAX_BYTES, OtlpResults  # noqa: PLC0415
 
     groups = {metric.group for metric in metrics.metrics.values()}
     unknown = [name for name in given.metrics if name not in metrics.metrics and name not in groups]

@@ -13,6 +13,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragweir.schemas.interaction import Message
+from ragweir.streams.traces.attribute_values import as_text
 from ragweir.streams.traces.dialects.gen_ai_conversation import OUTPUT, THREAD, conversation
 from ragweir.streams.traces.dialects.gen_ai_documents import documents_of, variables_of
 from ragweir.streams.traces.dialects.gen_ai_values import Paths, Values, as_mapping, decoded, first
@@ -20,7 +21,6 @@ from ragweir.streams.traces.messages import last_of
 from ragweir.streams.traces.questions import question_in
 from ragweir.streams.traces.span import TraceLog, TraceSpan
 from ragweir.streams.traces.step import Dialect, Step, StepKind
-from ragweir.streams.traces.values import as_text
 
 KINDS: Final[Mapping[str, StepKind]] = {
     "chat": "llm", "text_completion": "llm", "generate_content": "llm", "completion": "llm", "message": "llm",

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ragweir.schemas.interaction import Message
+from ragweir.streams.traces.attribute_values import as_text
 from ragweir.streams.traces.dialects.gen_ai_values import Values, as_mapping, decoded, first
 from ragweir.streams.traces.messages import choices_of, divided, messages_of, system_of
 from ragweir.streams.traces.questions import Conversation
 from ragweir.streams.traces.span import Attributes, TraceLog, TraceSpan
-from ragweir.streams.traces.values import as_text
 
 _INPUT: Final = ("gen_ai.input.messages", "gen_ai.request.messages")
 OUTPUT: Final = ("gen_ai.output.messages", "gen_ai.response.messages")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragweir.schemas.interaction import Context
+from ragweir.streams.traces.attribute_values import as_number, as_text
 from ragweir.streams.traces.contexts import MAX_CONTEXTS
 from ragweir.streams.traces.dialects.gen_ai_values import as_id, as_mapping, decoded, first
-from ragweir.streams.traces.values import as_number, as_text
 
 _LISTS = ("documents", "source_documents", "source_nodes", "nodes", "results", "matches", "points", "outputs", "output")
 """Names under which results hold their documents."""

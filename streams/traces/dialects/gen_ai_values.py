@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import orjson
 
+from ragweir.streams.traces.attribute_values import REDACTED, as_count, as_number, as_text
 from ragweir.streams.traces.span import Attributes
-from ragweir.streams.traces.values import REDACTED, as_count, as_number, as_text
 
 Paths = tuple[str, ...]
 """Names of one attribute, the current one first."""

@@ -13,12 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from ragweir.schemas.interaction import Context
-from ragweir.streams.traces.contexts import CONTEXT_VARIABLES
-from ragweir.streams.traces.messages import choices_of, last_of, messages_of, text_of
-from ragweir.streams.traces.questions import Conversation, answer_in, conversation_in, question_in
-from ragweir.streams.traces.span import Attributes, TraceLog, TraceSpan
-from ragweir.streams.traces.step import Dialect, Step, StepKind
-from ragweir.streams.traces.values import (
+from ragweir.streams.traces.attribute_values import (
     REDACTED,
     Numbered,
     as_count,
@@ -29,6 +24,11 @@ from ragweir.streams.traces.values import (
     first,
     parsed,
 )
+from ragweir.streams.traces.contexts import CONTEXT_VARIABLES
+from ragweir.streams.traces.messages import choices_of, last_of, messages_of, text_of
+from ragweir.streams.traces.questions import Conversation, answer_in, conversation_in, question_in
+from ragweir.streams.traces.span import Attributes, TraceLog, TraceSpan
+from ragweir.streams.traces.step import Dialect, Step, StepKind
 
 _KIND = "openinference.span.kind"
 _KINDS: Mapping[str, StepKind] = {

@@ -12,6 +12,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ragweir.schemas.interaction import Context, Message
+from ragweir.streams.traces.attribute_values import as_text
 from ragweir.streams.traces.dialects import gen_ai
 from ragweir.streams.traces.dialects.gen_ai_conversation import conversation
 from ragweir.streams.traces.dialects.gen_ai_documents import documents_of, variables_of
@@ -20,7 +21,6 @@ from ragweir.streams.traces.messages import last_of, thread_of
 from ragweir.streams.traces.questions import Conversation, answer_in, conversation_in, question_in
 from ragweir.streams.traces.span import TraceLog, TraceSpan
 from ragweir.streams.traces.step import Dialect, Step, StepKind
-from ragweir.streams.traces.values import as_text
 
 _KINDS: Final[Mapping[str, StepKind]] = {"workflow": "chain", "task": "chain", "agent": "agent", "tool": "tool"}
 """Kind of a step by `traceloop.span.kind`."""

@@ -14,7 +14,7 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.runtime.agent import Assignment
 from ragweir.streams.runtime.records import Emission, Outcome, Record
 from ragweir.streams.services.key.agent import KeyAgent
-from ragweir.streams.services.key.clock import SourceClock
+from ragweir.streams.services.key.source_clock import SourceClock
 from ragweir.streams.settings import AssembleSettings, load
 from ragweir.streams.traces.wire import read
 

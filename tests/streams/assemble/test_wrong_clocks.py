@@ -21,7 +21,7 @@ from ragweir.streams.runtime.agent import Agent, Assignment, StoredChangelog
 from ragweir.streams.runtime.loop.broker_clock import BrokerClock
 from ragweir.streams.runtime.loop.confirmed_ends import ConfirmedEnds
 from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
-from ragweir.streams.services.join.join_agent import JoinAgent
+from ragweir.streams.services.join.agent import JoinAgent
 from ragweir.streams.services.key.agent import KeyAgent
 from ragweir.streams.settings import AssembleSettings
 

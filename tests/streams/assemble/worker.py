@@ -9,7 +9,7 @@ from small_spans import READER, TOPIC
 
 from ragweir.streams.runtime.agent import Assignment, StoredChangelog
 from ragweir.streams.runtime.records import Emission, Outcome, Record
-from ragweir.streams.services.join.join_agent import JoinAgent
+from ragweir.streams.services.join.agent import JoinAgent
 from ragweir.streams.settings import AssembleSettings
 
 MAX_EVENT_BYTES = 1024 * 1024

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS
+from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.slot import run_slot
-from ragweir.streams.services.table import SERVICES
 from ragweir.streams.settings import from_groups
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

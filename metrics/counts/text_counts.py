@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragweir.metrics.texts import TokenisedTexts
 
 
-class Reader:
+class TextCounts:
     """Counts of the texts of one event, each computed on first access.
 
     Reading one raises `ragweir.metrics.unavailable.Unavailable` if it needs a text that is not there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragweir.metrics.aggregation.comparison import Difference
+from ragweir.metrics.aggregation.paired_differences import Difference
 from ragweir.streams.analysis.compare.comparison import Change, Comparison, MetricChange, Side
 from ragweir.streams.analysis.html import document, drawing, row, table, text
 

@@ -8,7 +8,7 @@ from ragweir.streams.runtime.agent import Agent
 from ragweir.streams.runtime.records import Outcome, Record
 
 
-def run(agent: Agent, events: Iterable[tuple[int, bytes]], name: str) -> Iterator[tuple[Record, Outcome]]:
+def drive(agent: Agent, events: Iterable[tuple[int, bytes]], name: str) -> Iterator[tuple[Record, Outcome]]:
     """Drive an agent with the events of a file: each is a record of partition 0 whose offset is its number.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragweir.streams.traces.values import as_text, first, parsed
+from ragweir.streams.traces.attribute_values import as_text, first, parsed
 
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "text": ("content", "text", "refusal"), "input_text": ("text",), "output_text": ("text",), "refusal": ("refusal",),

@@ -18,8 +18,8 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.playground.demo import samples
 from ragweir.streams.playground.demo.samples import STAGING, UNREADABLE, Event, Unreadable
 from ragweir.streams.playground.traces import otlp_requests
+from ragweir.streams.runtime.kafka.blocking_publisher import BlockingPublisher
 from ragweir.streams.runtime.kafka.client import build, client_properties
-from ragweir.streams.runtime.kafka.publisher import BlockingPublisher
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge.results import chosen
 from ragweir.streams.settings import Settings

@@ -13,9 +13,9 @@ from ragweir.streams.runtime.agent import Agent, Assignment
 from ragweir.streams.runtime.agent_parts import Holding
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
-from ragweir.streams.services.join.clock import JoinClock
 from ragweir.streams.services.join.closing import TraceCloser, TraceReader
 from ragweir.streams.services.join.emitted import EmittedTraces
+from ragweir.streams.services.join.join_clock import JoinClock
 from ragweir.streams.services.join.ledger import (
     LedgerWriter,
     MissedRange,

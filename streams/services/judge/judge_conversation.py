@@ -7,7 +7,7 @@ from functools import partial
 
 import orjson
 
-from ragweir.metrics.judged.answers import Fault
+from ragweir.metrics.judged.answer_parsing import Fault
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null

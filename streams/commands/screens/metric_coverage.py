@@ -15,7 +15,7 @@ from rich.text import Text
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.commands.screens.summary import HEADLINES, decimal
+from ragweir.streams.commands.screens.evaluation_summary import HEADLINES, decimal
 from ragweir.streams.runtime.text.terminal import printable
 
 _SHOWN = 3

@@ -9,7 +9,7 @@ from typing import Self
 from ragweir.errors import Rejected
 from ragweir.streams.analysis.traces.collection import TraceCollection
 from ragweir.streams.analysis.traces.exporter import ExporterFacts
-from ragweir.streams.analysis.traces.report import TraceReport
+from ragweir.streams.analysis.traces.trace_report import TraceReport
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import AssembleSettings
 

@@ -129,7 +129,7 @@ def _key_agent(settings: Settings, _: int) -> Agent:
 
 
 def _join_agent(settings: Settings, _: int) -> Agent:
-    from ragweir.streams.services.join.join_agent import JoinAgent  # noqa: PLC0415
+    from ragweir.streams.services.join.agent import JoinAgent  # noqa: PLC0415
 
     return JoinAgent(settings.assemble, settings.limits.max_event_bytes)
 

@@ -9,7 +9,7 @@ import typer
 
 from ragweir.errors import Rejected
 from ragweir.schemas.registry.frame import schema_id
-from ragweir.streams.analysis.record_schemas import RecordSchemas
+from ragweir.streams.analysis.registry_records import RecordSchemas
 from ragweir.streams.commands.app import FAILURE, out
 from ragweir.streams.commands.sampled import show_rejections
 from ragweir.streams.runtime.records import Record
