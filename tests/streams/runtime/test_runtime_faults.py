@@ -1,6 +1,7 @@
 """Answers with errors: which are asked again, which abort, which end the process, and which only people remove."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -129,8 +130,10 @@ def test_a_partition_that_the_client_does_not_seek_needs_a_restart(
         raise failure(KafkaError._STATE)
 
     monkeypatch.setattr(FakeConsumer, "seek", seek)
+    began = world.clocks.monotonic()
     with pytest.raises(RestartRequired, match=r"rag.interactions/0 cannot be sought"):
         world.run(Copier(writes=lambda _: b"x" * 2_000), iter([lambda: False]))
+    assert 1.9 <= world.clocks.monotonic() - began <= 3
 
 
 # What is asked of brokers besides.
@@ -212,6 +215,9 @@ class Canary:
             return READY
         if record.value == b"late" and machine.monotonic() < self.is_ready_at:
             return WAITING
+        if record.value == b"heavy":
+            machine.sleep(9.0)
+            return SURVIVED
         if record.value == b"slow":
             self.overdue = True
         elif record.value == b"deadly":
@@ -292,3 +298,24 @@ def test_a_canary_that_others_end_is_no_fault_of_a_record(world: World, canary: 
     ):
         world.run(Copier(), iter([lambda: False]), canary=("try",))
     assert world.cluster.values(DEAD) == []
+
+
+@pytest.mark.usefixtures("canary")
+def test_suspects_are_tried_for_half_a_minute_at_a_time(world: World) -> None:
+    """The consumer has to be polled; what was not tried yet is read again."""
+    suspected(world, *[b"heavy"] * 10)
+    agent = Copier()
+    world.run(agent, iter([lambda: world.offset()[0] == 10]), canary=("try",))
+    assert agent.handled == list(range(10))
+    commits = [number for number, name in enumerate(agent.names) if name == "on_commit"]
+    batches = [agent.names[first:last].count("handle") for first, last in pairwise([0, *commits])]
+    assert [count for count in batches if count] == [4, 4, 2]
+
+
+@pytest.mark.usefixtures("canary")
+def test_a_stop_does_not_wait_for_suspects(world: World) -> None:
+    suspected(world, *[b"heavy"] * 10)
+    agent, began = Copier(), world.clocks.monotonic()
+    world.run(agent, iter([lambda: world.clocks.monotonic() > began + 12.0]), canary=("try",))
+    assert world.clocks.monotonic() - began < 25
+    assert world.offset()[0] == len(agent.handled) == 2
