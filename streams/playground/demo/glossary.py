@@ -17,7 +17,8 @@ JUDGE: Mapping[str, str] = MappingProxyType(
         "deferred": "Status of a judge request that waits for the budget of another day.",
         "estimate": "Mean that all events would have for a judged metric, from the judged ones, each weighted by the"
         " inverse of its inclusion probability.",
-        "unanswered": "An estimate without a mean: too many of the selected events have no score.",
+        "unanswered": "Selected without a score though the metric is defined; an estimate with too many such events has"
+        " no mean.",
         "incomplete": "An estimate from fewer events than were selected: the others failed or still wait.",
     }
 )
