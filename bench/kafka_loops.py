@@ -87,14 +87,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Time that one loop took, or the reason why it could not be measured."""
+    """Time that one loop took."""
 
-    began_s: float = 0.0
+    began_s: float
     """Monotonic time, which all processes share."""
-    seconds: float = 0.0
-    cpu_s: float = 0.0
-    events: int = 0
-    error: str = ""
+    seconds: float
+    cpu_s: float
+    events: int
 
     @classmethod
     def of_all(cls, measurements: Sequence[Measurement]) -> Measurement:
@@ -102,9 +101,7 @@ class Measurement:
         began_s = min(each.began_s for each in measurements)
         ended_s = max(each.began_s + each.seconds for each in measurements)
         cpu_s, events = sum(each.cpu_s for each in measurements), sum(each.events for each in measurements)
-        return cls(
-            began_s, ended_s - began_s, cpu_s, events, "; ".join(each.error for each in measurements if each.error)
-        )
+        return cls(began_s, ended_s - began_s, cpu_s, events)
 
     @property
     def rate(self) -> float:
@@ -225,29 +222,24 @@ def _work(loop: Loop, task: Task, pipe: Any) -> None:
         loop.run(task, MeteredAgent(task, pipe.send))
     except BaseException as error:  # noqa: BLE001, RUF100 (a loop that cannot run is a row of the table)
         with suppress(OSError):
-            pipe.send(Measurement(error=" ".join(f"{type(error).__name__}: {error}".split())[:200]))
+            pipe.send(ChildProcessError(" ".join(f"{loop.name}: {type(error).__name__}: {error}".split())[:200]))
 
 
 def measure(loop: Loop, *tasks: Task) -> Measurement:
-    """Run a loop in a new process for each task, all at the same time, until their events are committed."""
+    """Run a loop in a new process for each task, all at the same time, until their events are committed.
+
+    Raises:
+        ChildProcessError: as `in_process`.
+    """
     with ThreadPoolExecutor(len(tasks)) as pool:
-        return Measurement.of_all([*pool.map(partial(_measure, loop), tasks)])
-
-
-def _measure(loop: Loop, task: Task) -> Measurement:
-    try:
-        measured: Measurement = in_process(_work, loop, task)
-    except (TimeoutError, ChildProcessError) as error:
-        return Measurement(error=str(error))
-    return measured
+        return Measurement.of_all([*pool.map(partial(in_process, _work, loop), tasks)])
 
 
 def in_process(work: Callable[..., None], *given: Any) -> Any:
     """Return what `work` sends, in a new process, into the pipe that is its last argument.
 
     Raises:
-        TimeoutError: it sends nothing in time.
-        ChildProcessError: the process ends without it.
+        ChildProcessError: it sends an error, nothing in time, or nothing before it ends.
     """
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
@@ -256,11 +248,15 @@ def in_process(work: Callable[..., None], *given: Any) -> Any:
     sender.close()
     try:
         if not receiver.poll(_TIMEOUT_S):
-            raise TimeoutError(f"not done after {_TIMEOUT_S:.0f} s")
-        return receiver.recv()
+            raise ChildProcessError(f"not done after {_TIMEOUT_S:.0f} s")
+        sent = receiver.recv()
     except EOFError:
         process.join(_EXIT_TIMEOUT_S)
         raise ChildProcessError(f"its process ended with {process.exitcode}") from None
+    else:
+        if isinstance(sent, ChildProcessError):
+            raise sent
+        return sent
     finally:
         process.join(_EXIT_TIMEOUT_S)
         process.kill()

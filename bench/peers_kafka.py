@@ -67,9 +67,10 @@ class _Rounds:
         if self.error:
             return {}, 0.0
         with topics(task.bootstrap, *task.topics):
-            measured = measure(loop, task)
-            if measured.error:
-                self.error = f"could not be run: {measured.error}"
+            try:
+                measured = measure(loop, task)
+            except ChildProcessError as error:
+                self.error = f"could not be run: {error}"
                 return {}, 0.0
             hashes = self._check(task, ours[0])
         self.rates.append(measured.rate)

@@ -105,17 +105,12 @@ def compared(
         policies: dict[str, Policy] = {
             "rules of 0.1.0, floor 0.02": lambda answer: answer.by_rules,
             "row of its own, as much": by_row(row_of(answers, share)),
-            "shipped row, as much": by_row(shipped_selection(replace_share(shipped, share))),
+            "shipped row, as much": by_row(shipped_selection(shipped.model_copy(update={"share": share}))),
             f"row of its own, share {shipped.share:g}": by_row(row_of(answers, shipped.share)),
         }
         for seed, (policy, chosen) in enumerate(policies.items()):
             parts = strata(answers, chosen)
             yield name, policy, parts, measure(Kind(policy, parts, EVENTS), windows, seed)
-
-
-def replace_share(routing: RoutingSettings, share: float) -> RoutingSettings:
-    """Return settings with another share."""
-    return routing.model_copy(update={"share": share})
 
 
 def table(labels: Path = labelled_answers.DATA, windows: int = WINDOWS) -> Table:
