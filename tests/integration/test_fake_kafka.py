@@ -361,6 +361,33 @@ def answers(side: Side) -> list[object]:
     return [*seen, ends]
 
 
+def pauses(side: Side) -> list[object]:
+    """A paused partition is not read, and a resumed one from where it was, or where it was sought."""
+    topic = side.topic(partitions=2)
+    producer = opened(side, topic, b"a", b"b", b"c")
+    producer.commit_transaction(10)
+    consumer = side.consumer(enable_partition_eof=False)
+    at = TopicPartition(topic, 0)
+
+    def next_value(turns: int = TURNS) -> object:
+        for _ in range(turns):
+            if (message := consumer.poll(0.1)) is not None:
+                return message.value()
+        return None
+
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    seen = [next_value()]
+    consumer.pause([at])
+    seen.append(next_value(5))
+    consumer.resume([at])
+    seen.append(next_value())
+    consumer.pause([at])
+    consumer.resume([at])
+    consumer.seek(TopicPartition(topic, 0, 0))
+    seen.append(next_value())
+    return seen
+
+
 def recreated(side: Side) -> list[object]:
     """A topic that is made again has another id, and no committed offsets."""
     topic = side.topic()
@@ -386,7 +413,7 @@ def recreated(side: Side) -> list[object]:
     return [before, committed(), first == topic_id(), read(side.consumer("another"), TopicPartition(topic, 0, 0))]
 
 
-SCRIPTS = (visibility, offsets, rejected, unsent, fenced, generations, statics, answers, recreated)
+SCRIPTS = (visibility, offsets, rejected, unsent, fenced, generations, statics, answers, pauses, recreated)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[script.__name__ for script in SCRIPTS])

@@ -69,7 +69,7 @@ class AggregateAgent(Agent):
 
     Args:
         config: the configuration.
-        clock: machine.monotonic seconds, by which a partition falls idle.
+        clock: monotonic seconds, by which a partition falls idle.
     """
 
     outputs = "windows", "dead-letter"

@@ -83,7 +83,7 @@ class JoinAgent(Agent):
         settings: the settings of assemble.
         max_event_bytes: the size of the largest interaction.
         reader: reads values and makes interactions.
-        clock: machine.monotonic seconds, by which the newest entry of a quiet partition is written again.
+        clock: monotonic seconds, by which the newest entry of a quiet partition is written again.
     """
 
     outputs = "interactions", "assembly", "dead-letter"

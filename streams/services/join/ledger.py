@@ -134,7 +134,7 @@ class LedgerWriter:
     Args:
         written: a lower bound of the offset that the next entry gets.
         topic_id: Kafka's id of the topic `spans`.
-        clock: machine.monotonic seconds.
+        clock: monotonic seconds.
     """
 
     written: int
@@ -248,7 +248,7 @@ def restored(
         newest: its newest entry, as `newest_entry` returns it.
         emitted: gets the traces that are remembered.
         topic_id: Kafka's id of the topic `spans`. The offsets of entries with another one count for nothing.
-        clock: machine.monotonic seconds.
+        clock: monotonic seconds.
     """
     offset, last = newest
     is_same = _is_same_topic(last, topic_id)

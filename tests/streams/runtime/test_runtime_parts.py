@@ -299,13 +299,32 @@ def test_no_more_is_read_than_an_agent_takes_and_the_client_is_polled_all_the_sa
     assert world.cluster.values(OUT) == VALUES
 
 
+def test_a_rebalance_gives_an_agent_that_takes_nothing_no_records(world: World) -> None:
+    agent = Keeper(room=0)
+
+    def script() -> Script:
+        yield lambda: agent.of("on_assigned")
+        yield after(1.0)
+        other = world.consumer()
+        other.subscribe([OUT])
+        yield lambda: (other.poll(0), len(agent.of("on_assigned")) == 2)[1]
+        world.cluster.produce(IN, *VALUES)
+        yield after(3.0)
+        assert agent.kept == []
+        agent.room, agent.is_let = 100, True
+        yield lambda: world.offset()[0] == 20
+
+    world.run(agent, script())
+
+
 def test_the_lag_of_a_paused_partition_is_that_of_its_real_end(world: World) -> None:
     agent = Keeper(room=0)
 
     def script() -> Script:
-        yield after(1.0)
+        yield after(6.0)
+        assert world.sample("ragweir_lag", topic=IN, partition="0") == 0
         world.cluster.produce(IN, *VALUES)
-        yield after(5.0)
+        yield after(6.0)
         assert world.sample("ragweir_lag", topic=IN, partition="0") == 20
         agent.room, agent.is_let = 100, True
         yield after(6.0)
