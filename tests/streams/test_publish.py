@@ -692,6 +692,20 @@ def test_a_copy_equals_its_original(value: object) -> None:
         assert copy is not value
 
 
+def _nested(levels: int) -> list[Any]:
+    """Return lists in a list, so many levels in all."""
+    found: list[Any] = []
+    for _ in range(levels - 1):
+        found = [found]
+    return found
+
+
+def test_an_event_may_be_nested_a_hundred_levels_deep() -> None:
+    assert snapshot(_nested(100), 100_000)[0] == _nested(100)
+    with pytest.raises(Rejected, match="nested more than 100 levels deep"):
+        snapshot(_nested(101), 100_000)
+
+
 def test_the_memory_of_names_counts_as_that_of_values() -> None:
     """An application may put data into the names of fields, such as one label for each document."""
     short, long = {"a": 1}, {"a" * 5_000: 1}
