@@ -27,6 +27,12 @@ CONTRIBUTORS = ("docs/architecture.md", "docs/glossary.md", "docs/guarantees.md"
 """Documents whose code names files of the repository."""
 PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:md|toml|yml|yaml|py|sh)")
 """A path, as against commands and settings: it has a slash or the ending of a file."""
+IN_FOLDERS = re.compile(
+    r"(?<![\w./-])(?:bench|chaos|deploy|docs|examples|kernel|metrics|schemas|streams|tests|tools)/[\w./-]*\w|"
+    r"\bragweir\.(?:metrics|schemas|streams)(?:\.[a-z]\w*)*"
+)
+"""A file or a module of the repository, wherever a page has it, also in a block of code."""
+WRITTEN_BY_READERS = {"deploy/.env", "tests/slo.yml"}
 MAX_README_BYTES = 12 * 1024
 MAX_GUIDE_BYTES = 10 * 1024
 
@@ -93,6 +99,18 @@ def test_every_path_exists(document: str) -> None:
             missing.append(each)
         named = Path(each) if (ROOT / each).is_dir() else named
     assert missing == []
+
+
+@pytest.mark.parametrize("document", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_no_page_names_a_file_or_module_that_is_gone(document: str) -> None:
+    """A module may be followed by a name that it has."""
+
+    def exists(named: str) -> bool:
+        path = ROOT / (named if "/" in named else named.removeprefix("ragweir.").replace(".", "/"))
+        own = (ROOT / document).parent / named
+        return any(map(Path.exists, (path, own, path.with_suffix(".py"), path.parent.with_suffix(".py"))))
+
+    assert {each for each in IN_FOLDERS.findall(text(document)) if not exists(each)} <= WRITTEN_BY_READERS
 
 
 def test_every_package_is_in_the_architecture() -> None:
