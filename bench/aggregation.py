@@ -28,10 +28,10 @@ from ragweir.streams.runtime.kafka.client import Connection, Identity, producer_
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
 from ragweir.streams.runtime.records import Headers, Outcome, Record
 from ragweir.streams.runtime.serving.health import Health
-from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.services.export.exposition import Exposition
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings, load
 
@@ -175,7 +175,7 @@ def _work(bootstrap: str, prefix: str, interval_ms: int, events: int, pipe: Any)
         Identity("aggregate", 0, prefix),
         agent,
         service.inputs(settings),
-        Telemetry("aggregate", 0),
+        telemetry_of("aggregate", 0),
         Health(),
         lambda: agent.done,
     ).run()

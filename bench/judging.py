@@ -25,7 +25,7 @@ from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
 from ragweir.streams.runtime.serving.health import Health
-from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings, load
 
@@ -53,7 +53,7 @@ def _work(bootstrap: str, prefix: str, url: str, concurrency: int, requests: int
     os.sched_setaffinity(0, {_JUDGE_CORE})
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     settings = _settings(bootstrap, prefix, url, concurrency)
-    service, telemetry = SERVICES["judge"], Telemetry("judge", 0)
+    service, telemetry = SERVICES["judge"], telemetry_of("judge", 0)
     deadline = time.monotonic() + _TIMEOUT_S
     starts: list[tuple[float, ...]] = []
 

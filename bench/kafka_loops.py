@@ -30,8 +30,8 @@ from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
 from ragweir.streams.runtime.records import Emission, Outcome, Record, ReplayBounds
 from ragweir.streams.runtime.serving.health import Health
-from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.settings import CommitSettings, Settings, load
 
 BATCH = 1_000
@@ -171,7 +171,7 @@ class Loop:
 
 
 def _ragweir(task: Task, agent: MeteredAgent, bounds: ReplayBounds | None = None) -> None:
-    identity, telemetry = Identity("bench", 0, task.prefix), Telemetry("evaluate", 0)
+    identity, telemetry = Identity("bench", 0, task.prefix), telemetry_of("evaluate", 0)
     topics = [task.source]
     KafkaRuntime(task.settings, identity, agent, topics, telemetry, Health(), lambda: agent.done, bounds=bounds).run()
 

@@ -6,8 +6,8 @@ To add a projection to ragweir, change at most four files of the product:
 2. ``streams/services/export/service.py``: its line of the table, which gives it a command of its own, a place in
    ``ragweir up``, a telemetry port and a check by ``ragweir doctor``.
 3. ``streams/settings/__init__.py``: its group of settings, if it has any.
-4. ``streams/runtime/serving/telemetry.py``: its own instruments, if it has any. Lag, health and the broker's state are
-   those of the runtime.
+4. ``streams/services/instruments.py``: its instruments, which are those of every process, for lag and the broker's
+   state, and its own, if it has any.
 
 ``window_lines.patch`` beside this module holds the changes of the last three. To try it, run at the repository's root::
 

@@ -31,6 +31,7 @@ from ragweir.streams.runtime.records import (
 )
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.settings import Settings
 
 IN, OUT, DEAD = "rag.interactions", "rag.evaluations", "rag.dead-letter"
@@ -185,7 +186,7 @@ class World:
 
     cluster: Cluster
     health: Health = field(default_factory=Health)
-    telemetry: Telemetry = field(default_factory=lambda: Telemetry("evaluate", 0))
+    telemetry: Telemetry = field(default_factory=lambda: telemetry_of("evaluate", 0))
 
     @property
     def clocks(self) -> VirtualClocks:
@@ -219,7 +220,7 @@ class World:
         **settings: Mapping[str, Any],
     ) -> None:
         """Run the runtime until the script ends."""
-        self.health, self.telemetry = Health(), Telemetry("evaluate", slot)
+        self.health, self.telemetry = Health(), telemetry_of("evaluate", slot)
         given: dict[str, Any] = {
             "kafka": {"bootstrap_servers": "memory:9092"},
             "batch": {"max_wait_ms": 20},

@@ -6,7 +6,7 @@ Services and projections of the command line, replays, the planner and the Faust
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -16,8 +16,9 @@ from ragweir.errors import PermanentError
 from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.runtime.serving.health import Health, serve
 from ragweir.streams.runtime.serving.heartbeat import Heartbeat
+from ragweir.streams.runtime.serving.instruments import Instrument, KnownLabels
 from ragweir.streams.runtime.serving.port_holder import PortHolder, cannot_open
-from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ def started(
     slot: int,
     settings: Settings,
     port: int,
+    instruments: Iterable[Instrument],
     known: KnownLabels,
     stopped: Callable[[], bool],
     more: Callable[[], bytes] = bytes,
@@ -56,6 +58,7 @@ def started(
         slot: the slot's number on this host.
         settings: all settings.
         port: the service's offset from `telemetry.port`.
+        instruments: what the telemetry has.
         known: the label values that the telemetry shows from the start.
         stopped: returns true once the slot is to stop.
         more: returns further lines of /metrics.
@@ -65,7 +68,7 @@ def started(
         PermanentError: if the telemetry port cannot be opened.
     """
     heartbeat = Heartbeat.inherited()
-    telemetry, health = Telemetry(service, slot, known), Health(heartbeat=heartbeat)
+    telemetry, health = Telemetry(service, slot, instruments, known), Health(heartbeat=heartbeat)
     host, number = settings.telemetry.host, settings.telemetry.port and settings.telemetry.port + port + slot
     prefix = settings.topics.prefix
     own = PortHolder(service=service, slot=slot, prefix=prefix, pid=os.getpid())

@@ -17,7 +17,7 @@ from ragweir.streams.runtime.agent import Agent
 from ragweir.streams.runtime.kafka.client import Assignor
 from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.runtime.records import Count, ReplayBounds
-from ragweir.streams.runtime.serving.telemetry import KnownLabels
+from ragweir.streams.runtime.serving.instruments import KnownLabels
 from ragweir.streams.services.shared.from_settings import aggregator, catalogue
 from ragweir.streams.settings import BatchSettings, Settings
 from ragweir.streams.traces.gaps import Gap

@@ -17,6 +17,7 @@ from ragweir.streams.runtime.protection import canary as canary_process
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.export.service import ProjectionService
+from ragweir.streams.services.instruments import BY_SERVICE
 from ragweir.streams.services.kafka_services import Service
 from ragweir.streams.services.shared.from_settings import catalogue
 from ragweir.streams.settings import Settings
@@ -47,7 +48,8 @@ def run_slot(
     identity = Identity(service.name, slot, settings.topics.prefix)
     service.check(settings)
     known = service.known_labels(settings)
-    with started(service.name, slot, settings, service.port, known, stopped, member=identity.member) as own:
+    shown = BY_SERVICE[service.name]
+    with started(service.name, slot, settings, service.port, shown, known, stopped, member=identity.member) as own:
         inputs = service.inputs(settings)
         if (present := wait_for_topics(settings, inputs, own.stopped, needs_all=service.needs_all_inputs)) is None:
             return
@@ -99,7 +101,8 @@ def run_projection(service: ProjectionService, settings: Settings, slot: int, st
     bind_slot(service.name, slot)
     projection = service.projection(settings)
     known = replace(service.known(settings), catalogue_version=catalogue(settings).version)
-    with started(service.name, slot, settings, service.port, known, stopped, projection.exposition) as own:
+    shown = BY_SERVICE[service.name]
+    with started(service.name, slot, settings, service.port, shown, known, stopped, projection.exposition) as own:
         topics = [settings.topics.prefix + name for name in projection.topics]
         if (present := wait_for_topics(settings, topics, own.stopped)) is None:
             return

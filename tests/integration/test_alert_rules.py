@@ -21,8 +21,8 @@ from ragweir.streams.analysis.slo.shipped import commands_of, rows
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.slo import app
 from ragweir.streams.playground.local.prometheus import Programs
-from ragweir.streams.runtime.serving.telemetry import TABLE
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.settings import Slo
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -12,7 +12,8 @@ from ragweir.streams.analysis.slo import burns
 from ragweir.streams.playground.demo.webhook import webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.runtime.serving.health import Health, serve
-from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.runtime.serving.instruments import KnownLabels
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.settings import Slo
 
 pytestmark = pytest.mark.usefixtures("tools")
@@ -36,7 +37,7 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
     """
     rules = tmp_path / "slo.yml"
     rules.write_text(slo_rules.written(slo_rules.rules([STEADY, QUIET], SCALE)))
-    telemetry = Telemetry("aggregate", 0, KnownLabels(slos=[STEADY.name, QUIET.name]))
+    telemetry = telemetry_of("aggregate", 0, KnownLabels(slos=[STEADY.name, QUIET.name]))
 
     def count(slo: Slo, outcome: str, number: int) -> None:
         telemetry.count("ragweir_slo_events_total", number, slo.name, outcome)
@@ -84,7 +85,7 @@ def test_what_was_counted_before_the_first_scrape_counts_from_when_it_was_counte
     """
     rules = tmp_path / "slo.yml"
     rules.write_text(slo_rules.written(slo_rules.rules([STEADY], SCALE)))
-    telemetry = Telemetry("aggregate", 0, KnownLabels(slos=[STEADY.name]))
+    telemetry = telemetry_of("aggregate", 0, KnownLabels(slos=[STEADY.name]))
     telemetry.count("ragweir_slo_events_total", 398, STEADY.name, "bad")
     time.sleep(60 * burns.FAST.short_m * SCALE + 1)
 

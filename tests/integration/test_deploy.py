@@ -26,10 +26,10 @@ from ragweir.streams.commands.app import app
 from ragweir.streams.playground.local.node import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.runtime.processes.supervisor import UP_PORT
-from ragweir.streams.runtime.serving.telemetry import TABLE
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.services.export.exposition import Exposition, label_names
 from ragweir.streams.services.export.service import PROJECTIONS
+from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.services.judge.pricing import price_of
 from ragweir.streams.services.judge.probe import SIMULATED

@@ -32,8 +32,8 @@ from ragweir.schemas.window import OVERFLOW, Progress, Window
 from ragweir.streams.playground.local.node import free_port
 from ragweir.streams.playground.local.prometheus import Programs, local_prometheus
 from ragweir.streams.runtime.serving.health import Health, exposition, serve
-from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.export.exposition import Exposition, label_names, quoted
+from ragweir.streams.services.instruments import telemetry_of
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
 SCORE = Scheme(None, None, 1_000_000, 1_000_000)
@@ -212,7 +212,7 @@ def test_nothing_closed_shows_nothing() -> None:
 
 
 def served(shown: Exposition, accept: str) -> tuple[bytes, str]:
-    return exposition(Telemetry("export", 0).registry, shown.content, accept)
+    return exposition(telemetry_of("export", 0).registry, shown.content, accept)
 
 
 def test_both_formats_hold_the_same_series() -> None:
@@ -287,7 +287,7 @@ def test_a_real_prometheus_keeps_every_hostile_series() -> None:
     shown = showing(closed(*((value,) for value in HOSTILE)))
     with (
         serve(
-            Telemetry("export", 0).registry, Health(not_ready=""), "127.0.0.1", 0, more=lambda: shown.content
+            telemetry_of("export", 0).registry, Health(not_ready=""), "127.0.0.1", 0, more=lambda: shown.content
         ) as port,
         local_prometheus({"ragweir-export": [f"127.0.0.1:{port}"]}, interval_ms=200) as prometheus,
     ):
@@ -316,7 +316,7 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 def test_the_page_is_served_as_asked_for() -> None:
     """Format and compression follow the request; the bytes are those of the last close at that moment."""
     shown = showing(closed(("a",)))
-    with serve(Telemetry("export", 0).registry, Health(), "127.0.0.1", 0, more=lambda: shown.content) as port:
+    with serve(telemetry_of("export", 0).registry, Health(), "127.0.0.1", 0, more=lambda: shown.content) as port:
         url = f"http://127.0.0.1:{port}/metrics"
         status, headers, text = get(url)
         assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")

@@ -20,7 +20,7 @@ from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
 from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.runtime.serving.health import Health
-from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.settings import Settings
 
 TOO_LARGE = random.Random(7).randbytes(200_000)
@@ -141,7 +141,7 @@ def running(kafka: SharedBroker, prefix: str, agent: Agent) -> Iterator[SimpleNa
     settings = Settings(
         kafka={"bootstrap_servers": kafka.bootstrap}, topics={"prefix": prefix}, batch={"max_wait_ms": 20}
     )
-    stop, telemetry = threading.Event(), Telemetry("evaluate", 0)
+    stop, telemetry = threading.Event(), telemetry_of("evaluate", 0)
     topic = f"{prefix}interactions"
     runtime = KafkaRuntime(settings, Identity("lifecycle", 0, prefix), agent, [topic], telemetry, Health(), stop.is_set)
     worker = threading.Thread(target=runtime.run)

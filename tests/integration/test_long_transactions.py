@@ -22,8 +22,8 @@ from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.loop.kafka_runtime import KafkaRuntime
 from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtime.serving.health import Health
-from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.settings import Settings
 
 BATCH, RECORDS, BYTES = 10, 400, 1_000
@@ -97,7 +97,7 @@ class Run:
             batch={"max_wait_ms": 20, "max_events": BATCH},
             commit=commit,
         )
-        self._stop, self._telemetry = threading.Event(), Telemetry(service, 0)
+        self._stop, self._telemetry = threading.Event(), telemetry_of(service, 0)
         self.group = (identity := Identity("long", 0, prefix)).group
         runtime = KafkaRuntime(settings, identity, agent, [self.topic], self._telemetry, Health(), self._stop.is_set)
         self._worker = threading.Thread(target=runtime.run)

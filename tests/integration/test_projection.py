@@ -27,8 +27,8 @@ from ragweir.streams.runtime.processes.supervisor import OWN_PORT, UP_PORT
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtime.serving.health import Health
-from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.export.service import PROJECTIONS, ProjectionService
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.planner import service as planner
 from ragweir.streams.services.slot import run_projection
@@ -89,7 +89,7 @@ class Run:
     """The runtime in this process, over two topics, until a condition holds."""
 
     def __init__(self, kafka: SharedBroker, prefix: str, projection: Projection, partitions: int = 2) -> None:
-        self.telemetry, self.health = Telemetry("export", 0), Health()
+        self.telemetry, self.health = telemetry_of("export", 0), Health()
         settings = Settings.model_validate({"kafka": {"bootstrap_servers": kafka.bootstrap}})
         topics = {f"{prefix}{name}": partitions for name in projection.topics}
         self._deadline = time.monotonic() + _PATIENCE_S
@@ -253,7 +253,7 @@ def test_a_projection_touches_four_files(extended: Path) -> None:
         "streams/services/export/window_lines.py",
         "streams/services/export/service.py",
         "streams/settings/__init__.py",
-        "streams/runtime/serving/telemetry.py",
+        "streams/services/instruments.py",
     }
 
 

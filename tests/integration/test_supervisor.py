@@ -23,7 +23,7 @@ from ragweir.streams.runtime.processes.supervisor import Command, Supervisor
 from ragweir.streams.runtime.serving.discovery import discovery
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
-from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 
 # A worker that takes its time to start, announces itself, beats for a while, and then stands still or goes on.
 WORKER = """
@@ -229,7 +229,7 @@ def served(host: str) -> Iterator[int]:
         Announcement(service="evaluate", slot=0, port=9464),
         Announcement(service="evaluate", slot=1, port=9465),
     ]
-    with discovery(host, 0, lambda: workers, Telemetry("supervisor", 0).registry, Health()) as port:
+    with discovery(host, 0, lambda: workers, telemetry_of("supervisor", 0).registry, Health()) as port:
         yield port
 
 

@@ -3,6 +3,8 @@
 import ast
 import re
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -29,9 +31,10 @@ from ragweir.schemas.times import parse_time
 from ragweir.schemas.window import Fate
 from ragweir.streams.runtime.records import Measurements, Record
 from ragweir.streams.runtime.serving.health import STALLED_SECONDS, Health, serve
-from ragweir.streams.runtime.serving.telemetry import TABLE, Telemetry
+from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.services.export.service import PROJECTIONS
+from ragweir.streams.services.instruments import BY_SERVICE, TABLE, telemetry_of
 from ragweir.streams.services.judge import client
 from ragweir.streams.services.judge.protocol import (
     CallRejected,
@@ -49,7 +52,7 @@ def named_in(*folders: Path) -> set[str]:
     """The instruments' names that stand as strings in the sources of folders, but for the table itself."""
     found = set()
     for source in (source for folder in folders for source in folder.rglob("*.py")):
-        if source.name != "telemetry.py":
+        if source.name != "instruments.py":
             constants = (node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Constant))
             found |= {str(node.value) for node in constants if re.fullmatch(r"ragweir_[a-z_]+", str(node.value))}
     return found
@@ -67,6 +70,17 @@ def test_the_table_is_complete_and_nothing_in_it_is_idle() -> None:
         assert (line.kind == "counter") == line.name.endswith("_total")
 
 
+def test_the_table_imports_no_service() -> None:
+    """A worker's start makes its telemetry without the code of other services: the table imports their lines alone."""
+    shown = "import sys, ragweir.streams.services.instruments; print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
+    rooms = "ragweir.streams.services."
+    own = {name.removeprefix(rooms) for name in names if name.startswith(rooms)}
+    modules = {name for name in own if not (ROOT / "streams" / "services" / name.replace(".", "/")).is_dir()}
+    assert {name.rpartition(".")[2] for name in modules} == {"instruments"}
+    assert len(modules) > len(SERVICES)
+
+
 def test_whatever_an_agent_counts_can_be_counted() -> None:
     """The counts that the evaluate agent gives fit the instruments, label for label, of all kinds of record."""
 
@@ -79,7 +93,7 @@ def test_whatever_an_agent_counts_can_be_counted() -> None:
     values = [event(), odd, *(poison.value for poison in POISON)]
     at = int(parse_time(GOOD["ended_at"]).timestamp() * 1_000)
     records = [Record("t", 0, offset, None, value, at + 1_000 * offset) for offset, value in enumerate(values)]
-    telemetry = Telemetry("evaluate", 0)
+    telemetry = telemetry_of("evaluate", 0)
     for outcome in (agent.handle(records), agent.dead_letter(records[0], "too large")):
         telemetry.add(Measurements(outcome.counts, outcome.levels))
     sample = telemetry.registry.get_sample_value
@@ -108,7 +122,7 @@ def labelled(telemetry: Telemetry) -> dict[str, set[tuple[str, ...]]]:
 def started(service: str, **settings: Any) -> Telemetry:
     """The telemetry of a service or a projection as it starts."""
     made = Settings.model_validate(settings)
-    return Telemetry(service, 0, {**SERVICES, **PROJECTIONS}[service].known(made))
+    return telemetry_of(service, 0, {**SERVICES, **PROJECTIONS}[service].known(made))
 
 
 def words(folder: str, call: str, place: int) -> set[str]:
@@ -196,7 +210,7 @@ def test_the_known_outcomes_of_judging_are_those_that_occur() -> None:
 
 def test_what_the_table_does_not_hold_cannot_be_counted() -> None:
     """A misspelt instrument, or a label too many, is an error where it is used."""
-    telemetry = Telemetry("evaluate", 0)
+    telemetry = telemetry_of("evaluate", 0)
     with pytest.raises(KeyError):
         telemetry.count("ragweir_event_in_total", 1)
     with pytest.raises(ValueError, match="label"):
@@ -205,7 +219,7 @@ def test_what_the_table_does_not_hold_cannot_be_counted() -> None:
 
 def test_what_is_forgotten_is_gone() -> None:
     """The lag of a partition that went elsewhere leaves the exposition, and forgetting it twice is no error."""
-    telemetry = Telemetry("evaluate", 0)
+    telemetry = telemetry_of("evaluate", 0)
     telemetry.set("ragweir_lag", 5, "t", "0")
     for _ in range(2):
         telemetry.remove("ragweir_lag", "t", "0")
@@ -214,7 +228,7 @@ def test_what_is_forgotten_is_gone() -> None:
 
 def test_measurements_are_added_set_removed_and_observed() -> None:
     """Counts add up, levels replace each other, None removes a sample, and observations reach their histogram."""
-    telemetry = Telemetry("evaluate", 0)
+    telemetry = telemetry_of("evaluate", 0)
     dead, lag = ("ragweir_dead_letters_total", "fatal"), ("ragweir_lag", "t", "0")
     telemetry.add(Measurements({dead: 2}, {lag: 5}, [(("ragweir_batch_events",), 7)]))
     telemetry.add(Measurements({dead: 1}, {lag: 3}, [(("ragweir_batch_events",), 8)]))
@@ -244,12 +258,12 @@ def serving(health: Health, registry: CollectorRegistry) -> Iterator[Callable[[s
 
 def test_the_paths_tell_the_truth() -> None:
     """/metrics is Prometheus text, /readyz says why not, /healthz whether the loop comes round."""
-    health, telemetry = Health(), Telemetry("evaluate", 3)
+    health, telemetry = Health(), telemetry_of("evaluate", 3)
     with serving(health, telemetry.registry) as ask:
         status, text = ask("/metrics")
         families = {family.name: family for family in text_string_to_metric_families(text)}
         assert status == 200
-        own = {line.name.removesuffix("_total") for line in TABLE if not line.by or "evaluate" in line.by}
+        own = {line.name.removesuffix("_total") for line in BY_SERVICE["evaluate"]}
         assert own == {name for name in families if not name.endswith("_created")}
         (info,) = families["ragweir_build_info"].samples
         assert (info.value, info.labels["service"], info.labels["slot"]) == (1, "evaluate", "3")

@@ -16,6 +16,7 @@ import asyncio
 import orjson
 from faust.types.tuples import Message
 from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.faust.runtime import EvaluateApp
 from ragweir.streams.settings import Settings
 
@@ -28,7 +29,7 @@ class Producer:
 
 async def main():
     app = EvaluateApp(Settings(), 0)
-    app.producer, app._telemetry = Producer(), Telemetry("evaluate", 0)
+    app.producer, app._telemetry = Producer(), telemetry_of("evaluate", 0)
     parent = b"00-{TRACE}-00f067aa0ba902b7-01"
     for offset, headers in enumerate((None, {{"traceparent": parent}}, [("traceparent", parent)])):
         value = orjson.dumps({{"event_id": str(offset), "query": "Who?", "response": "Ada."}})

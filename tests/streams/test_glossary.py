@@ -9,8 +9,8 @@ from commands import ROOT
 
 from ragweir.schemas.topics import RUN, TOPICS
 from ragweir.streams.commands.command_table import COMMANDS
-from ragweir.streams.runtime.serving.telemetry import TABLE
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.settings import OtlpOutputSettings, Price, Rule, Settings, SettingsGroup, Slo
 from tools.reference.records import models
 

@@ -20,8 +20,8 @@ from ragweir.streams.analysis.checks import local
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
 from ragweir.streams.runtime import kernel_choice as choices
 from ragweir.streams.runtime.kernel_choice import kernel_choice
-from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import KernelSettings, Settings, from_groups
 
@@ -109,12 +109,12 @@ def test_a_kernel_that_does_not_take_these_tables_is_refused(monkeypatch: pytest
 )
 def test_build_info_names_what_counts(settings: Settings, label: str) -> None:
     label = kernel_choice(settings.kernel).version if label == "version" else label
-    shown = generate_latest(Telemetry("evaluate", 0, SERVICES["evaluate"].known(settings)).registry).decode()
+    shown = generate_latest(telemetry_of("evaluate", 0, SERVICES["evaluate"].known(settings)).registry).decode()
     assert f'kernel="{label}"' in next(line for line in shown.splitlines() if line.startswith("ragweir_build_info{"))
 
 
 def test_a_service_that_counts_nothing_names_nothing() -> None:
-    shown = generate_latest(Telemetry("aggregate", 0, SERVICES["aggregate"].known(Settings())).registry).decode()
+    shown = generate_latest(telemetry_of("aggregate", 0, SERVICES["aggregate"].known(Settings())).registry).decode()
     assert 'kernel=""' in shown
 
 

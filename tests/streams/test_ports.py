@@ -16,8 +16,9 @@ from ragweir.streams.commands import services
 from ragweir.streams.runtime.processes.supervisor import UP_PORT
 from ragweir.streams.runtime.serving.discovery import discovery
 from ragweir.streams.runtime.serving.health import Health, serve
+from ragweir.streams.runtime.serving.instruments import PROCESS, KnownLabels
 from ragweir.streams.runtime.serving.port_holder import PortHolder
-from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.slot import started
 from ragweir.streams.settings import JudgeSettings, Settings, TelemetrySettings
 from ragweir.streams.settings.events import InputSettings
@@ -75,7 +76,7 @@ def identity(name: str, slot: int, prefix: str) -> PortHolder:
 @contextmanager
 def supervising(port: int, trouble: str, prefix: str = "rag.") -> Iterator[None]:
     """A supervisor's server, and the state of its workers."""
-    registry = Telemetry("supervisor", 0).registry
+    registry = telemetry_of("supervisor", 0).registry
     with discovery(HOST, port, list, registry, Health(not_ready=trouble), identity("supervisor", 0, prefix)):
         yield
 
@@ -83,7 +84,7 @@ def supervising(port: int, trouble: str, prefix: str = "rag.") -> Iterator[None]
 @contextmanager
 def service(name: str, slot: int, port: int, prefix: str = "rag.") -> Iterator[None]:
     """What a running slot shows."""
-    with serve(Telemetry(name, slot).registry, Health(), HOST, port, identity=identity(name, slot, prefix)):
+    with serve(telemetry_of(name, slot).registry, Health(), HOST, port, identity=identity(name, slot, prefix)):
         yield
 
 
@@ -170,13 +171,13 @@ def test_a_second_up_is_told_of_the_first_one(base: int) -> None:
 
 def test_a_second_worker_is_told_of_the_first_one(base: int) -> None:
     """As a supervisor is: a slot that runs twice is fenced for ever."""
-    with started("evaluate", 0, settings(base), 0, KnownLabels(), lambda: True):
+    with started("evaluate", 0, settings(base), 0, PROCESS, KnownLabels(), lambda: True):
         same = (
             rf"^the telemetry port {base} cannot be opened .*: ragweir's evaluate-0 of the prefix rag\. .* runs already"
         )
         with (
             pytest.raises(PermanentError, match=same),
-            started("evaluate", 0, settings(base), 0, KnownLabels(), lambda: True),
+            started("evaluate", 0, settings(base), 0, PROCESS, KnownLabels(), lambda: True),
         ):
             pass
 

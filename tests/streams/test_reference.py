@@ -18,8 +18,8 @@ from ragweir.schemas.interaction import Context, Interaction
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.analysis.slo import shipped as alerts
 from ragweir.streams.commands import app
-from ragweir.streams.runtime.serving.telemetry import TABLE
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.services.instruments import TABLE, owners
 from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
 from tools import reference
 from tools.reference import acls
@@ -49,8 +49,8 @@ def settings() -> Rows:
 
 
 def telemetry() -> Rows:
-    by = sorted(dict.fromkeys(line.by for line in TABLE), key=len)
-    return [(line.name, line.help) for owners in by for line in TABLE if line.by == owners]
+    by = sorted(dict.fromkeys(map(owners, TABLE)), key=len)
+    return [(line.name, line.help) for each in by for line in TABLE if owners(line) == each]
 
 
 def shown_commands(command: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from ragweir.streams.runtime.serving import server
 from ragweir.streams.runtime.serving.health import Health, serve
 from ragweir.streams.runtime.serving.server import HEAD_BYTES, MAX_CONNECTIONS, serve_app
-from ragweir.streams.runtime.serving.telemetry import Telemetry
+from ragweir.streams.services.instruments import telemetry_of
 
 _PATIENCE_S = 30
 _LARGE = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ _LARGE = 64 * 1024 * 1024
 
 @contextlib.contextmanager
 def telemetry(more: Callable[[], bytes] = bytes) -> Iterator[int]:
-    with serve(Telemetry("evaluate", 0).registry, Health(not_ready=""), "127.0.0.1", 0, more) as port:
+    with serve(telemetry_of("evaluate", 0).registry, Health(not_ready=""), "127.0.0.1", 0, more) as port:
         yield port
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ragweir.schemas.topics import TOPICS, Topic
 from ragweir.streams.analysis.slo import shipped
-from ragweir.streams.runtime.serving.telemetry import TABLE, Instrument
+from ragweir.streams.runtime.serving.instruments import Instrument
+from ragweir.streams.services.instruments import TABLE, owners
 from tools.reference.markdown import anchor, blocks, code, plain, table
 from tools.reference.records import link
 
@@ -38,10 +39,9 @@ def telemetry() -> str:
 
 
 def _sections() -> Iterator[tuple[str, list[Instrument]]]:
-    owners = dict.fromkeys(line.by for line in TABLE)
-    for by in sorted(owners, key=len):
+    for by in sorted(dict.fromkeys(map(owners, TABLE)), key=len):
         title = f"Series of {' and '.join(f'`{each}`' for each in by)}" if by else "Series of all services"
-        yield title, [line for line in TABLE if line.by == by]
+        yield title, [line for line in TABLE if owners(line) == by]
 
 
 def _series(line: Instrument) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from ragweir.errors import PermanentError
 from ragweir.streams.runtime.processes.supervisor import OWN_PORT, UP_PORT
+from ragweir.streams.runtime.serving.instruments import SUPERVISOR
 from ragweir.streams.runtime.serving.port_holder import answer, holder
 from ragweir.streams.runtime.serving.server import LAST_PORT
-from ragweir.streams.runtime.serving.telemetry import SUPERVISOR
 from ragweir.streams.services.export.service import enabled_projections
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings

@@ -26,9 +26,10 @@ from ragweir.streams.runtime.processes.child_python import python_command
 from ragweir.streams.runtime.serving.discovery import discovery, reachable
 from ragweir.streams.runtime.serving.health import STALLED_SECONDS, Health
 from ragweir.streams.runtime.serving.heartbeat import HEARTBEAT, Announcement, Listener
+from ragweir.streams.runtime.serving.instruments import SUPERVISING, KnownLabels
+from ragweir.streams.runtime.serving.instruments import SUPERVISOR as NAME
 from ragweir.streams.runtime.serving.port_holder import PortHolder
-from ragweir.streams.runtime.serving.telemetry import SUPERVISOR as NAME
-from ragweir.streams.runtime.serving.telemetry import KnownLabels, Telemetry
+from ragweir.streams.runtime.serving.telemetry import Telemetry
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -148,7 +149,7 @@ class Supervisor:
         self._listen = listen
         self._stalled_s, self._start_s = stalled_s, start_s
         self._health = Health()
-        self._telemetry = Telemetry(NAME, 0, KnownLabels(catalogue_version=catalogue_version))
+        self._telemetry = Telemetry(NAME, 0, SUPERVISING, KnownLabels(catalogue_version=catalogue_version))
         self._identity = PortHolder(service=NAME, slot=0, prefix=prefix, pid=os.getpid())
         self._own: list[Announcement] = []
         self._is_started = False

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ragweir.streams.runtime.projection import Projection
-    from ragweir.streams.runtime.serving.telemetry import KnownLabels
+    from ragweir.streams.runtime.serving.instruments import KnownLabels
     from ragweir.streams.settings import Settings
 
 
 def _no_labels(_: Settings) -> KnownLabels:
-    from ragweir.streams.runtime.serving.telemetry import KnownLabels  # noqa: PLC0415 - as the module's docstring says
+    from ragweir.streams.runtime.serving.instruments import KnownLabels  # noqa: PLC0415 - as the module's docstring says
 
     return KnownLabels()
 
@@ -48,7 +48,7 @@ def _prometheus(settings: Settings) -> Projection:
 
 
 def _windows(settings: Settings) -> KnownLabels:
-    from ragweir.streams.runtime.serving.telemetry import KnownLabels  # noqa: PLC0415
+    from ragweir.streams.runtime.serving.instruments import KnownLabels  # noqa: PLC0415
 
     return KnownLabels(windows=settings.windows.sizes)
 

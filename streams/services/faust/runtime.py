@@ -48,6 +48,7 @@ from ragweir.streams.runtime.records import Emission, Headers, Measurements, Rec
 from ragweir.streams.runtime.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.faust.connection import connection_options
+from ragweir.streams.services.instruments import BY_SERVICE
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -161,7 +162,7 @@ class EvaluateApp(faust.App):
         settings, needed = self._settings, [*self._inputs, *self._outputs.values(), *self._agent.preparation.reads]
         try:
             slot = started(
-                *("evaluate", self._slot, settings, self._port, self._known, self._must_stop),
+                *("evaluate", self._slot, settings, self._port, BY_SERVICE["evaluate"], self._known, self._must_stop),
                 member=self._member,
                 runtime="faust",
                 guarantee=GUARANTEE,

@@ -15,9 +15,10 @@ from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.runtime.kafka.client import wait_for_topics
 from ragweir.streams.runtime.kafka.reader import OnProgress, Watch
 from ragweir.streams.runtime.machine import machine
-from ragweir.streams.runtime.serving.telemetry import KnownLabels
+from ragweir.streams.runtime.serving.instruments import PROCESS, KnownLabels
 from ragweir.streams.runtime.worker import bind_slot, started
 from ragweir.streams.services.planner.control import NAME, apply, effective_rows
+from ragweir.streams.services.planner.instruments import INSTRUMENTS
 from ragweir.streams.services.planner.row_plan import Planned, plan
 from ragweir.streams.services.planner.share import Cost, planned_share, read_cost
 from ragweir.streams.services.planner.traffic import Period, check_dimensions, events_per_day, read_traffic
@@ -80,7 +81,7 @@ def run(settings: Settings, every: timedelta, slot: int, stopped: Callable[[], b
     bind_slot(NAME, slot)
     check_dimensions(settings)
     known = KnownLabels(catalogue_version=catalogue(settings).version)
-    with started(NAME, slot, settings, PORT, known, stopped) as own:
+    with started(NAME, slot, settings, PORT, (*PROCESS, *INSTRUMENTS), known, stopped) as own:
         if wait_for_topics(settings, [settings.topics.prefix + name for name in TOPICS], own.stopped) is None:
             return
         own.health.not_ready = ""
