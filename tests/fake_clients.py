@@ -266,6 +266,8 @@ class FakeConsumer(Client):
                     return error
                 position = self._positions[place]
             entry = next(log.visible(position, committed=self._committed_only), None)
+            if entry is not None and entry.timestamp[1] / 1000 + self._cluster.fetch_s > self._cluster.time():
+                continue
             if entry is not None:
                 # The others come before the next one of this partition.
                 del self._positions[place]

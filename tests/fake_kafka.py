@@ -254,6 +254,8 @@ class Cluster:
         self.is_up = True
         self.fault: Callable[[str], KafkaException | None] = lambda _: None
         """Returns the error that a request is answered with, by the name of the client's method; None for an answer."""
+        self.fetch_s = 0.0
+        """The time that a record takes to a consumer, which knows of it before."""
         self.clients: list[Any] = []
         """All clients that were made, in order."""
         self.topics: dict[str, Topic] = {}

@@ -1,6 +1,6 @@
 """Answers with errors: which are asked again, which abort, which end the process, and which only people remove."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -194,6 +194,57 @@ def test_ends_are_not_confirmed_for_a_while_after_an_answer_failed(world: World)
         assert watching.confirmed[-1] > failed_s + 10.0
 
     world.run(Copier(input_progress=watching), script())
+
+
+def test_a_group_that_may_not_be_read_is_named_and_not_waited_for(world: World) -> None:
+    """The client times out, and has the reason as an event."""
+    world.cluster.produce(IN, *VALUES)
+
+    def denied(request: str) -> KafkaException | None:
+        reader = world.cluster.clients[-1]
+        if request != "committed" or reader._properties.get("group.id") != "rag.test.progress":
+            return None
+        error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "no right to the group")
+        reader._errors.append(Message(error=error, value=b"no right to the group"))
+        return failure(KafkaError._TIMED_OUT)
+
+    world.cluster.fault = denied
+    with pytest.raises(RestartRequired, match="Kafka: no right to the group"):
+        world.run(Copier(recovery=Provable()), settled(world))
+
+
+def test_recovery_waits_for_brokers_and_ends_with_its_process(world: World) -> None:
+    world.cluster.produce(IN, *VALUES)
+    world.cluster.fault = answering("list_topics", *[KafkaError._TIMED_OUT] * 10_000)
+    began = world.clocks.monotonic()
+    with capture_logs() as logs:
+        world.run(Copier(recovery=Provable()), iter([lambda: world.clocks.monotonic() > began + 10.0]))
+    waits = [each for each in logs if "no broker answers" in each.get("reason", "")]
+    assert 10 <= len(waits) <= 25
+    assert world.clocks.monotonic() - began < 12
+    assert world.offset() == (-1, "")
+
+
+def test_a_new_partition_of_an_output_is_told_once_the_producer_knows_it(world: World) -> None:
+    """An emission to a partition that its client does not know would fail."""
+
+    class Counted(InputProgress):
+        counted_outputs = ("evaluations",)
+        counts: list[int] = []  # noqa: RUF012
+
+        @override
+        def on_partition_counts(self, inputs: object, outputs: Mapping[str, int]) -> None:
+            self.counts.append(outputs["evaluations"])
+
+    counted = Counted()
+
+    def script() -> Script:
+        yield lambda: counted.counts == [1]
+        world.cluster.fault = answering("list_topics", *[KafkaError._TIMED_OUT] * 3)
+        world.cluster.grow(OUT, 2)
+        yield lambda: counted.counts == [1, 2]
+
+    world.run(Copier(input_progress=counted), script())
 
 
 # Records that end a process.

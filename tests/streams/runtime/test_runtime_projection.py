@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
+from confluent_kafka import KafkaError, Message
+from fake_clients import failure
 from fake_worker import Condition, Stopped, World, after
 from typing_extensions import override
 
@@ -55,13 +57,14 @@ def test_nothing_is_flushed_before_all_partitions_were_read(world: World) -> Non
     for partition in (0, 1):
         world.cluster.produce(WINDOWS, b"1", b"2", partition=partition)
     projection = Collecting()
-    project(world, projection, [lambda: len(projection.flushed) > 2], 2)
+    project(world, projection, [lambda: len(projection.flushed) > 2, after(5.0)], 2)
     assert sorted(projection.values, key=str) == [b"1", b"1", b"2", b"2"]
     assert set(projection.flushed) == {4}
     assert projection.closed
     assert world.health.not_ready == "stopped"
     assert world.sample("ragweir_lag", topic=WINDOWS, partition="1") == 0
     assert not world.cluster.groups["ragweir-reader"].offsets
+    assert world.clocks.monotonic() - world.health.last_alive_s < 1
 
 
 def test_it_reads_only_what_is_newer_than_it_needs(world: World) -> None:
@@ -107,6 +110,43 @@ def test_a_broker_that_is_away_shows_and_comes_back(world: World) -> None:
     project(world, projection, [*waits, lambda: show(is_up=True)])
     assert [up for up, _ in shown] == [1, 0, 1]
     assert shown[1][1].startswith("the broker is lost")
+
+
+def test_it_ends_while_it_waits_for_brokers(world: World) -> None:
+    world.cluster.create(WINDOWS)
+    world.cluster.is_up = False
+    projection = Collecting()
+    project(world, projection, [after(8.0)])
+    assert projection.closed
+    assert world.clocks.monotonic() < 12
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+def test_an_error_of_the_consumer_ends_it_if_it_is_fatal(world: World, *, is_fatal: bool) -> None:
+    world.cluster.create(WINDOWS)
+    world.cluster.produce(WINDOWS, b"1")
+    projection = Collecting()
+
+    def break_() -> None:
+        error = KafkaError(KafkaError._TRANSPORT, "it broke", fatal=is_fatal)
+        world.cluster.clients[-1]._errors.append(Message(error=error))
+
+    world.clocks.after(2.0, break_)
+    world.clocks.after(3.0, lambda: world.cluster.produce(WINDOWS, b"2"))
+    if is_fatal:
+        with pytest.raises(RestartRequired, match="Kafka: it broke"):
+            project(world, projection, [lambda: False])
+    else:
+        project(world, projection, [lambda: projection.values == [b"1", b"2"]])
+
+
+def test_a_request_that_is_rejected_needs_a_new_process(world: World) -> None:
+    world.cluster.create(WINDOWS)
+    world.cluster.fault = lambda name: (
+        failure(KafkaError.TOPIC_AUTHORIZATION_FAILED) if name == "offsets_for_times" else None
+    )
+    with pytest.raises(RestartRequired, match="Kafka: "):
+        project(world, Collecting(), [lambda: False])
 
 
 def test_a_topic_that_has_grown_needs_a_new_process(world: World) -> None:

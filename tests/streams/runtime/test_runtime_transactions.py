@@ -47,6 +47,24 @@ def test_without_an_interval_each_batch_is_committed(world: World) -> None:
     assert all("on_commit" in agent.names[first:last] for first, last in pairwise(handled))
 
 
+def test_a_transaction_waits_for_records_that_are_on_their_way(world: World) -> None:
+    """Those that the client knows of, and no longer than a batch may wait."""
+    world.cluster.produce(IN, *VALUES)
+    agent = Copier()
+
+    def script() -> Script:
+        yield lambda: world.offset()[0] == 20
+        world.cluster.produce(IN, *VALUES)
+        yield lambda: len(agent.handled) == 30
+        world.cluster.fetch_s = 0.01
+        world.cluster.produce(IN, *VALUES[:5])
+        yield lambda: world.offset()[0] == 45
+
+    world.run(agent, script(), batch={"max_events": 10, "max_wait_ms": 50})
+    assert sizes(agent)[-1] == 25, "those that were on their way are in it"
+    assert world.cluster.values(OUT) == [*VALUES * 2, *VALUES[:5]]
+
+
 def test_large_outputs_end_a_transaction(world: World) -> None:
     world.cluster.produce(IN, *VALUES)
     agent = Copier(writes=lambda _: b"x" * 1_000)
