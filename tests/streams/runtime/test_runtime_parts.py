@@ -382,12 +382,14 @@ def test_a_record_that_is_held_can_be_the_poison(world: World) -> None:
     assert world.cluster.values(DEAD) == [b"letter"]
 
 
-def test_reading_goes_on_behind_what_an_agent_still_has(world: World) -> None:
+@pytest.mark.parametrize("resumes", [0, 15, 20])
+def test_reading_goes_on_behind_what_an_agent_still_has(world: World, resumes: int) -> None:
     world.cluster.produce(IN, *VALUES)
     agent = Keeper(room=100)
-    agent.resumes = 15
-    world.run(agent, iter([lambda: len(agent.kept) == 5, after(1.0)]))
-    assert agent.handled == [15, 16, 17, 18, 19]
+    agent.resumes = resumes
+    world.run(agent, iter([lambda: agent.of("on_assigned"), after(1.0)]))
+    assert agent.handled == list(range(resumes, 20))
+    assert world.offset()[0] == 0
 
 
 @pytest.mark.parametrize(("busy_s", "waited_s"), [(0.5, 0.5), (60.0, 2.0)])
