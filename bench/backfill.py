@@ -23,7 +23,7 @@ import psutil
 from rich.table import Table
 
 from bench.interactions import interactions
-from bench.kafka_loops import BARE, PARTITIONS, Task, measure, publish, topics
+from bench.kafka_loops import BARE, PARTITIONS, LoopTask, measure, publish, topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.runtime.processes.supervisor import own_command
 
@@ -112,7 +112,7 @@ def table(events: int = EVENTS, workers: int = 1) -> Table:
         result = Table(*columns, title=title, title_justify="left")
         with local_kafka() as broker, topics(broker.bootstrap, _SOURCE):
             publish(broker.bootstrap, _SOURCE, different(events))
-            task = Task(broker.bootstrap, "bare.", _SOURCE, "evaluate", events)
+            task = LoopTask(broker.bootstrap, "bare.", _SOURCE, "evaluate", events)
             with topics(broker.bootstrap, *task.topics):
                 bare = measure(BARE, task)
             row = f"{bare.seconds:.0f}", f"{bare.rate:,.0f}", f"{bare.cpu_us:.0f}"

@@ -51,7 +51,7 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class KindEstimates:
     """The estimates of the windows of one kind."""
 
     kind: Kind
@@ -73,7 +73,7 @@ class Outcome:
     """Normal intervals in the same windows."""
 
 
-def measure(kind: Kind, windows: int, seed: int) -> Outcome:
+def measure(kind: Kind, windows: int, seed: int) -> KindEstimates:
     """Simulate windows of one kind."""
     counts: list[tuple[int, int]] = []
     biases: list[tuple[float, float]] = []
@@ -93,7 +93,7 @@ def measure(kind: Kind, windows: int, seed: int) -> Outcome:
     plain_bias, bias = np.mean(biases, axis=0).tolist() if biases else (0.0, 0.0)
     error = float(np.std([own for _, own in biases]) / len(biases) ** 0.5) if biases else 0.0
     intervals = (_intervals([each[number] for each in limits], truths) for number in range(3))
-    return Outcome(kind, windows, judged, drawn, plain_bias, bias, error, *intervals)
+    return KindEstimates(kind, windows, judged, drawn, plain_bias, bias, error, *intervals)
 
 
 def _limits(result: EstimateResult) -> tuple[float, float] | None:
@@ -205,7 +205,7 @@ def labelled_kinds(folder: Path) -> Iterator[Kind]:
 # Tables.
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def table(outcomes: Sequence[KindEstimates]) -> Table:
     """Return a table with one row per pattern, of its kind with the lowest coverage and of mean widths."""
     head = ("windows", "kinds", "lowest coverage", "of events", "unusable bad, good", "failed", "drawn", "before")
     shown = Table(*head, "width, all answered", "width, unanswered", title="Coverage of 95 % intervals")
@@ -233,7 +233,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return shown
 
 
-def _width(outcomes: Sequence[Outcome]) -> str:
+def _width(outcomes: Sequence[KindEstimates]) -> str:
     """Return the range of the widths as ratios to those before."""
     ratios = [each.intervals.width / each.before.width for each in outcomes if each.before.width]
     return f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else ""

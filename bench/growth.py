@@ -23,7 +23,7 @@ from rich.table import Table
 from bench import hostile
 from bench.aggregation import commit, evaluations, new_agent
 from bench.interactions import interactions
-from bench.kafka_loops import RAGWEIR, Task, measure, publish, topics
+from bench.kafka_loops import RAGWEIR, LoopTask, measure, publish, topics
 from bench.scoring import counted, countings
 from bench.timing import microseconds, side_by_side
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -211,7 +211,7 @@ def partitions(events: int = EVENTS) -> Growth:
     values = list(interactions(min(events, 2_000)))
     with local_kafka() as broker:
         for count in PARTITIONS:
-            task = Task(broker.bootstrap, f"growth{count}.", f"growth{count}.input", "null", events)
+            task = LoopTask(broker.bootstrap, f"growth{count}.", f"growth{count}.input", "null", events)
             with topics(broker.bootstrap, task.source, *task.topics, partitions=count):
                 publish(broker.bootstrap, task.source, islice(cycle(values), events))
                 measured = measure(RAGWEIR, task)

@@ -45,7 +45,7 @@ _EXIT_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LoopTask:
     """Events that a loop reads from `source`, and writes to topics with this prefix."""
 
     bootstrap: str
@@ -117,7 +117,7 @@ class Measurement:
 class MeteredAgent(EvaluateAgent):
     """The evaluate agent, or null work in its place; it reports the time from its first event to its last commit."""
 
-    def __init__(self, task: Task, report: Callable[[Measurement], None]) -> None:
+    def __init__(self, task: LoopTask, report: Callable[[Measurement], None]) -> None:
         self._null = task.work == "null"
         horizon = 0 if self._null else task.settings.input.duplicate_horizon
         counting = kernel_choice(task.settings.kernel).counting  # RAGWEIR_KERNEL__USE=never compares
@@ -167,22 +167,22 @@ class Loop:
     name: str
     package: str
     guarantee: str
-    run: Callable[[Task, MeteredAgent], None]
+    run: Callable[[LoopTask, MeteredAgent], None]
 
 
-def _ragweir(task: Task, agent: MeteredAgent, bounds: ReplayBounds | None = None) -> None:
+def _ragweir(task: LoopTask, agent: MeteredAgent, bounds: ReplayBounds | None = None) -> None:
     identity, telemetry = Identity("bench", 0, task.prefix), telemetry_of("evaluate", 0)
     topics = [task.source]
     KafkaRuntime(task.settings, identity, agent, topics, telemetry, Health(), lambda: agent.done, bounds=bounds).run()
 
 
-def _ragweir_replay(task: Task, agent: MeteredAgent) -> None:
+def _ragweir_replay(task: LoopTask, agent: MeteredAgent) -> None:
     whole = offset_range(task.settings, task.source)
     starts, ends = ({(task.source, p): offset for p, offset in part.items()} for part in (whole.starts, whole.ends))
     _ragweir(task, agent, ReplayBounds(starts, ends))
 
 
-def _bare(task: Task, agent: MeteredAgent) -> None:
+def _bare(task: LoopTask, agent: MeteredAgent) -> None:
     """Consume, produce, and after the interval send offsets and commit. No error is handled."""
     settings, identity, connection = task.settings, Identity("bench", 0, task.prefix), Connection()
     consumer = Consumer(consumer_properties(settings, identity, connection) | {"auto.offset.reset": "earliest"})
@@ -213,7 +213,7 @@ REPLAY = Loop("ragweir, replay", "ragweir", EXACTLY_ONCE, _ragweir_replay)
 BARE = Loop("confluent-kafka, bare loop", "confluent-kafka", EXACTLY_ONCE, _bare)
 
 
-def _work(loop: Loop, task: Task, pipe: Any) -> None:
+def _work(loop: Loop, task: LoopTask, pipe: Any) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     logging.disable(logging.WARNING)
     if task.core is not None:
@@ -225,7 +225,7 @@ def _work(loop: Loop, task: Task, pipe: Any) -> None:
             pipe.send(ChildProcessError(" ".join(f"{loop.name}: {type(error).__name__}: {error}".split())[:200]))
 
 
-def measure(loop: Loop, *tasks: Task) -> Measurement:
+def measure(loop: Loop, *tasks: LoopTask) -> Measurement:
     """Run a loop in a new process for each task, all at the same time, until their events are committed.
 
     Raises:

@@ -15,7 +15,7 @@ from bench.kafka_loops import (
     PARTITIONS,
     RAGWEIR,
     REPLAY,
-    Task,
+    LoopTask,
     measure,
     pinned_kafka,
     publish,
@@ -46,7 +46,7 @@ def table(events: int = EVENTS) -> Table:
         for half in halves:
             publish(broker.bootstrap, half, interactions(events // 2))
         for number, (loop, work, interval_ms, workers) in enumerate(track(_ROWS, "Kafka to Kafka", transient=True)):
-            task = Task(broker.bootstrap, f"bench{number}.", whole, work, events, interval_ms, core)
+            task = LoopTask(broker.bootstrap, f"bench{number}.", whole, work, events, interval_ms, core)
             tasks = [
                 replace(task, prefix=f"{task.prefix}{half}.", source=half, events=events // 2)
                 for half in halves[: workers if workers > 1 else 0]

@@ -11,12 +11,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from bench.kafka_loops import AT_LEAST_ONCE, BARE, BATCH, EXACTLY_ONCE, RAGWEIR, Loop, MeteredAgent, Task
+from bench.kafka_loops import AT_LEAST_ONCE, BARE, BATCH, EXACTLY_ONCE, RAGWEIR, Loop, LoopTask, MeteredAgent
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.kafka_services import SERVICES
 
 
-def _ragweir_faust(task: Task, agent: MeteredAgent) -> None:
+def _ragweir_faust(task: LoopTask, agent: MeteredAgent) -> None:
     """Run one slot of `ragweir evaluate --runtime faust`."""
     from ragweir.streams.services.faust import runtime  # noqa: PLC0415 (only the process of this loop needs the package)
 
@@ -25,7 +25,7 @@ def _ragweir_faust(task: Task, agent: MeteredAgent) -> None:
     runtime.run_slot(task.settings, 0, lambda: False)
 
 
-def _aiokafka(task: Task, agent: MeteredAgent) -> None:
+def _aiokafka(task: LoopTask, agent: MeteredAgent) -> None:
     """Run the transactional consume-process-produce loop of aiokafka's documentation."""
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # noqa: PLC0415 (as above)
 
@@ -69,7 +69,7 @@ def _aiokafka(task: Task, agent: MeteredAgent) -> None:
     asyncio.run(run())
 
 
-def _faust(task: Task, agent: MeteredAgent) -> None:
+def _faust(task: LoopTask, agent: MeteredAgent) -> None:
     """Run an agent of faust-streaming as its tutorial writes one."""
     import faust  # noqa: PLC0415 (as above)
 
@@ -108,15 +108,15 @@ def _faust(task: Task, agent: MeteredAgent) -> None:
         worker.execute_from_commandline()
 
 
-def _quix_at_least_once(task: Task, agent: MeteredAgent) -> None:
+def _quix_at_least_once(task: LoopTask, agent: MeteredAgent) -> None:
     _quix(task, agent, "at-least-once")
 
 
-def _quix_exactly_once(task: Task, agent: MeteredAgent) -> None:
+def _quix_exactly_once(task: LoopTask, agent: MeteredAgent) -> None:
     _quix(task, agent, "exactly-once")
 
 
-def _quix(task: Task, agent: MeteredAgent, guarantee: Any) -> None:
+def _quix(task: LoopTask, agent: MeteredAgent, guarantee: Any) -> None:
     """Run Quix Streams with its defaults, apart from the commit interval, which is five seconds by default."""
     from quixstreams import Application, message_context  # noqa: PLC0415 (as above)
 

@@ -20,7 +20,7 @@ from bench.kafka_loops import (
     PARTITIONS,
     RAGWEIR,
     Loop,
-    Task,
+    LoopTask,
     measure,
     pinned_kafka,
     publish,
@@ -56,7 +56,7 @@ class _Rounds:
         ratio = f"{median(self.ratios):.2f}{spread}" if self.ratios else ""
         return f"{median(self.rates):,.0f}", ratio, f"{median(self.cpu_us):,.1f}", self.written
 
-    def run(self, loop: Loop, task: Task, ours: tuple[Hashes, float]) -> tuple[Hashes, float]:
+    def run(self, loop: Loop, task: LoopTask, ours: tuple[Hashes, float]) -> tuple[Hashes, float]:
         """Measure the loop once; return the hashes of its output and its rate.
 
         Args:
@@ -79,7 +79,7 @@ class _Rounds:
         self.ratios += [measured.rate / reference] if reference else []
         return hashes, measured.rate
 
-    def _check(self, task: Task, ours: Hashes) -> Hashes:
+    def _check(self, task: LoopTask, ours: Hashes) -> Hashes:
         """Read the committed output, and note how it compares with ragweir's."""
         hashes, total = {}, 0
         for record in read(task.settings, offset_range(task.settings, task.output)):
@@ -121,7 +121,7 @@ def table(events: int = EVENTS, rounds: int = ROUNDS, names: str = "") -> Table:
                 for loop in (RAGWEIR, *others):
                     bar.update(done, description=f"{work}: {loop.name}")
                     prefix = f"peers{number}.{work}.{loops.index(loop)}."
-                    task = Task(broker.bootstrap, prefix, inputs[work], work, count, core=core)
+                    task = LoopTask(broker.bootstrap, prefix, inputs[work], work, count, core=core)
                     run = found[work, loop.name].run(loop, task, ours)
                     ours = run if loop is RAGWEIR else ours
                     bar.advance(done)

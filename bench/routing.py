@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from bench.coverage import Outcome, measure
+from bench.coverage import KindEstimates, measure
 from bench.simulated_windows import Kind, Stratum
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.routing_share import risk_bin, threshold
@@ -34,7 +34,7 @@ _EVENT = Interaction(event_id="1", query="", response="")
 
 
 @dataclass(frozen=True)
-class Answer:
+class LabelledAnswer:
     """One answer, its label, its risk, and with which probability the rules select it."""
 
     bad: bool
@@ -42,11 +42,11 @@ class Answer:
     by_rules: float
 
 
-Policy = Callable[[Answer], float]
+Policy = Callable[[LabelledAnswer], float]
 """Returns the probability with which an answer is selected."""
 
 
-def read(name: str, folder: Path) -> list[Answer]:
+def read(name: str, folder: Path) -> list[LabelledAnswer]:
     """Return the answers of a data set."""
     catalogue = Catalogue(everything())
     rules = [
@@ -60,11 +60,11 @@ def read(name: str, folder: Path) -> list[Answer]:
         scored = catalogue.score(answer.view)
         decision = router.decide(_EVENT, scored.scores, scored.categories)
         by_rules = next(each.probability for each in decision.suites if each.suite == "rubric")
-        found.append(Answer(answer.bad, scored.scores["unsupported_risk"], by_rules))
+        found.append(LabelledAnswer(answer.bad, scored.scores["unsupported_risk"], by_rules))
     return found
 
 
-def row_of(answers: Iterable[Answer], share: float) -> Selection:
+def row_of(answers: Iterable[LabelledAnswer], share: float) -> Selection:
     """Return the row that `ragweir routing plan` makes of windows with these answers."""
     bins = [risk_bin(answer.risk) for answer in answers]
     counts = Counter(number for number in bins if number is not None)
@@ -76,7 +76,7 @@ def by_row(row: Selection) -> Policy:
     return lambda answer: row.choice(answer.risk, 0).probability
 
 
-def strata(answers: Sequence[Answer], policy: Policy) -> tuple[Stratum, ...]:
+def strata(answers: Sequence[LabelledAnswer], policy: Policy) -> tuple[Stratum, ...]:
     """Return the answers by their probabilities."""
     by: dict[float, list[bool]] = {}
     for answer in answers:
@@ -96,8 +96,8 @@ def finds(parts: Sequence[Stratum]) -> float:
 
 
 def compared(
-    sets: Mapping[str, Sequence[Answer]], windows: int
-) -> Iterator[tuple[str, str, tuple[Stratum, ...], Outcome]]:
+    sets: Mapping[str, Sequence[LabelledAnswer]], windows: int
+) -> Iterator[tuple[str, str, tuple[Stratum, ...], KindEstimates]]:
     """Yield set, policy, strata and the intervals of windows."""
     shipped = RoutingSettings()
     for name, answers in sets.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Trace:
+class PhaseLog:
     """Appends to a file when phases end."""
 
     def __init__(self, file: Path) -> None:
@@ -44,7 +44,7 @@ class Trace:
 
 def main() -> None:
     """Run the command with its phases traced."""
-    trace = Trace(Path(sys.argv[1]))
+    trace = PhaseLog(Path(sys.argv[1]))
     trace.ended("interpreter")
     # The imports are measured.
     from ragweir.streams.commands import main as run  # noqa: PLC0415

@@ -45,7 +45,7 @@ _STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class EventCost:
     """The cost of one event."""
 
     shape: str
@@ -90,7 +90,7 @@ def _record(value: bytes) -> Record:
     return Record("interactions", 0, 0, None, value, None)
 
 
-def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size: int) -> Cost:
+def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size: int) -> EventCost:
     """Measure the cost of the event of a shape in this process."""
     record = _record(hostile.sized(make, size))
     _reset_peak()
@@ -98,16 +98,16 @@ def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size:
     outcome = agent.handle([record])
     spent = process_time() - began
     raised = sum(count for (name, *_), count in outcome.counts.items() if name == "ragweir_metric_errors_total")
-    return Cost(shape, len(record.value or b""), spent, _peak_mb() - before, raised)
+    return EventCost(shape, len(record.value or b""), spent, _peak_mb() - before, raised)
 
 
-def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size: int) -> Cost:
+def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size: int) -> EventCost:
     """Measure the cost in a new process; over the limits the minimum of some rounds.
 
     Raises:
         ChildProcessError: if the process ends on the event.
     """
-    fork, found = multiprocessing.get_context("fork"), list[Cost]()
+    fork, found = multiprocessing.get_context("fork"), list[EventCost]()
     while not found or (not found[-1].within_limits and len(found) < _ROUNDS):
         receiver, sender = fork.Pipe(duplex=False)
         process = fork.Process(target=lambda to=sender: to.send(_cost(agent, shape, make, size)))
@@ -121,7 +121,7 @@ def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], si
     return min(found, key=lambda cost: cost.cpu_s)
 
 
-def costs(size: int, wanted: Sequence[str], kernel: KernelSettings) -> Iterator[Cost]:
+def costs(size: int, wanted: Sequence[str], kernel: KernelSettings) -> Iterator[EventCost]:
     """Yield the costs of the shapes whose names contain one of these words, or of all."""
     agent = _agent(size, kernel)
     for shape, make in hostile.shapes():
@@ -129,7 +129,7 @@ def costs(size: int, wanted: Sequence[str], kernel: KernelSettings) -> Iterator[
             yield measured(agent, shape, make, size)
 
 
-def table(whole: Iterable[Cost], half: Iterable[Cost], kernel: KernelSettings) -> Table:
+def table(whole: Iterable[EventCost], half: Iterable[EventCost], kernel: KernelSettings) -> Table:
     """Return one row per shape, the costliest last."""
     title = f"The costliest events, one process each; a ratio of 2 is linear; kernel: {kernel_choice(kernel)}"
     result = Table("shape", "bytes", "CPU s", "MB", "CPU s of half the bytes", "ratio", title=title)

@@ -77,7 +77,7 @@ _LAST = ("runs", "delete", _RUN, "--yes")
 
 
 @dataclass(slots=True)
-class Row:
+class VersionRow:
     """Results of one version: a cell of each column, and a line about everything that failed."""
 
     version: str
@@ -110,9 +110,9 @@ def failures(settings: Mapping[str, str], *commands: Sequence[str]) -> list[str]
     return wrong
 
 
-def check(version: str, folder: Path, say: Callable[[str], None]) -> Row:
+def check(version: str, folder: Path, say: Callable[[str], None]) -> VersionRow:
     """Check everything on one version."""
-    row, guarded = Row(version), Guarded(folder, version)
+    row, guarded = VersionRow(version), Guarded(folder, version)
     try:
         with guarded.running() as admin, simulated_judge() as judge:
             say(f"{version}: connections and rights")
@@ -133,7 +133,7 @@ def check(version: str, folder: Path, say: Callable[[str], None]) -> Row:
     return row
 
 
-def _check_rights(guarded: Guarded, admin: AdminClient, row: Row) -> None:
+def _check_rights(guarded: Guarded, admin: AdminClient, row: VersionRow) -> None:
     """Check that a user without rights is rejected; then grant all rights that the script grants."""
     operator, create = guarded.as_user("operator"), ("topics", "create")
     wrong = [] if failures(operator, create) else ["a user without rights creates topics"]
@@ -146,7 +146,7 @@ def _check_rights(guarded: Guarded, admin: AdminClient, row: Row) -> None:
     row.cells["ACLs"] += f", {len(granted)} rights"
 
 
-def _check_services_and_commands(guarded: Guarded, judge: SimulatedJudge, folder: Path, row: Row) -> None:
+def _check_services_and_commands(guarded: Guarded, judge: SimulatedJudge, folder: Path, row: VersionRow) -> None:
     """Run all services and commands, and check that all outputs are there and nothing warns."""
     samples = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
     judge.set_faults(shares={"500": "all"}, requests=3)
@@ -187,10 +187,10 @@ def _warnings(fleet: Fleet) -> list[str]:
     ]
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[VersionRow]) -> str:
     """Return the table in Markdown.
 
-    >>> print(table([Row("4.1.2", {"TLS": "2 of 2"})]))
+    >>> print(table([VersionRow("4.1.2", {"TLS": "2 of 2"})]))
     | Kafka | plaintext | TLS | SASL/SCRAM | ACLs | services | commands |
     | --- | --- | --- | --- | --- | --- | --- |
     | 4.1.2 | - | 2 of 2 | - | - | - | - |

@@ -146,7 +146,7 @@ class Generator:
         return -rng.uniform(0, 60_000) if draw < mix.late + mix.ahead + mix.disorder else 0.0
 
 
-class Sender:
+class EventSender:
     """Sends records directly to the brokers, and waits for a broker that does not answer."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:

@@ -30,7 +30,7 @@ _OUTAGES = ("503", "429", "hang", "cut-connection", "garbage")
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class SlotRecovery:
     """The time from a slot's SIGKILL to its next commit."""
 
     slot: str
@@ -67,7 +67,7 @@ class Injected:
     """Replaced zombies that did not end."""
     starved: int = 0
     """Workers that ended because they had no CPU time."""
-    recoveries: list[Recovery] = field(default_factory=list)
+    recoveries: list[SlotRecovery] = field(default_factory=list)
 
 
 def _ended_by_watchdog(slot: Slot) -> int:
@@ -112,7 +112,7 @@ class FaultInjector:
             beside = {fault.kind for fault in active} | ({"killed again"} if killed != kills[-1] else set())
             alone_since = max([killed, *(fault.until for fault in active if fault.until < now)])
             self.injected.recoveries.append(
-                Recovery(member, killed, now - killed, tuple(sorted(beside)), now - alone_since)
+                SlotRecovery(member, killed, now - killed, tuple(sorted(beside)), now - alone_since)
             )
 
     def inject(self, fault: Fault) -> None:

@@ -19,7 +19,7 @@ _COMPACT_FROM: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestHead:
     """Beginning of a request. `member` is the transactional id up to a `~`; empty if it concerns no transaction."""
 
     key: int
@@ -36,12 +36,12 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return (data[at : at + length].decode(), at + length) if length >= 0 else ("", at)
 
 
-def request(frame: bytes) -> Request:
+def request(frame: bytes) -> RequestHead:
     """Parse the beginning of a request, without its size.
 
     >>> frame = bytes.fromhex("001a 0001 00000007 0001 61 0002 7478 0000000000000005 0000 01")
     >>> request(frame)
-    Request(key=26, correlation=7, client='a', member='tx', commits=True)
+    RequestHead(key=26, correlation=7, client='a', member='tx', commits=True)
 
     Raises:
         ValueError: if it concerns a transaction, in a later version.
@@ -49,15 +49,15 @@ def request(frame: bytes) -> Request:
     key, version, correlation = struct.unpack_from(">hhi", frame)
     client, at = _text(frame, 8)
     if key not in _TRANSACTIONS:
-        return Request(key, correlation, client)
+        return RequestHead(key, correlation, client)
     if version >= _COMPACT_FROM:
         raise ValueError(f"the client uses version {version} of request {key}, which the proxy cannot read")
     member, at = _text(frame, at)
     commits = key == END and frame[at + 10] == 1  # After the producer id (8 bytes) and the epoch (2).
-    return Request(key, correlation, client, member.partition("~")[0], commits)
+    return RequestHead(key, correlation, client, member.partition("~")[0], commits)
 
 
-def failed(of: Request, response: bytes) -> bool:
+def failed(of: RequestHead, response: bytes) -> bool:
     """Return True if a response (without its size) has an error code; of added partitions, the first one's counts."""
     at = 4 + 4  # Correlation id, throttle time.
     if of.key == ADD_PARTITIONS:

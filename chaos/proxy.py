@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from chaos.kafka_protocol import Request, request
-from chaos.transactions import Action, Moment, Transactions, Verdict
+from chaos.kafka_protocol import RequestHead, request
+from chaos.transactions import Action, Moment, OpenTransactions, Verdict
 
 LOOPBACK: Final = "127.0.0.1"
 _CONNECT_S: Final = 5.0
@@ -35,7 +35,7 @@ class _Link:
         self._task = asyncio.current_task()
         self._writers: list[StreamWriter] = []
         self._due: dict[StreamWriter, float] = {}
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, RequestHead] = {}
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Pass frames on, both ways, until either end closes."""
@@ -111,7 +111,7 @@ class Proxy:
 
     def __init__(self, routes: Mapping[int, int]) -> None:
         self._routes = routes
-        self.transactions = Transactions()
+        self.transactions = OpenTransactions()
         """State of each worker's transaction; use it on the loop only (see `call`)."""
         self.delay_s = 0.0
         """Delay of each frame, either way."""

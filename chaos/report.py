@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.broker_faults import BROKER_FAULTS
-from chaos.fault_injector import Recovery
+from chaos.fault_injector import SlotRecovery
 from chaos.findings import DEFECTS
 from chaos.latencies import quantile, quantiles
 from chaos.rows import RowChecker
@@ -59,14 +59,14 @@ def as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, dict[str, float | None]]:
+def _recoveries(recoveries: Sequence[SlotRecovery]) -> dict[str, dict[str, float | None]]:
     """Return quantiles of recoveries: of all, by other faults that were active, and of those without any.
 
-    >>> both = _recoveries([Recovery("a", 1, 3, (), 3), Recovery("b", 1, 14, ("broker kill",), 2)])
+    >>> both = _recoveries([SlotRecovery("a", 1, 3, (), 3), SlotRecovery("b", 1, 14, ("broker kill",), 2)])
     >>> {kind: (row["count"], row["most"], row["most after it"]) for kind, row in both.items()}
     {'all': (2, 14, 3), 'nothing else': (1, 3, 3), 'broker kill': (1, 14, 2)}
     """
-    kinds: dict[str, list[Recovery]] = {"all": [], "nothing else": []}
+    kinds: dict[str, list[SlotRecovery]] = {"all": [], "nothing else": []}
     for each in recoveries:
         for kind in ("all", *(each.beside or ("nothing else",))):
             kinds.setdefault(kind, []).append(each)

@@ -17,7 +17,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from chaos.broker import Cluster
 from chaos.checker import Checker
-from chaos.events import Drawn, Sender, interaction
+from chaos.events import Drawn, EventSender, interaction
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
 from chaos.run import COSTLY, QUICK_CLIENT
@@ -61,7 +61,7 @@ class Stage:
         oracle = Oracle(0, is_too_large=lambda event: len(str(event["query"])) >= _LARGE)
         self.checker = Checker(cluster.direct, prefix, PARTITIONS, oracle, services)
         self._topic = f"{prefix}interactions"
-        self._sender = Sender(cluster.direct, self._topic)
+        self._sender = EventSender(cluster.direct, self._topic)
         self._member = {
             "bootstrap.servers": cluster.direct,
             "group.id": f"{prefix}evaluate",

@@ -146,10 +146,10 @@ def run_traces(
     progress(0, "starting Kafka")
     with ExitStack() as stack:
         own = cluster(folder / "kafka", QUICK if options.quick else {})
-        return _Run(options, folder, brokers or stack.enter_context(own), progress, stack).go()
+        return _TraceRun(options, folder, brokers or stack.enter_context(own), progress, stack).go()
 
 
-class _Run:
+class _TraceRun:
     def __init__(
         self,
         options: TraceOptions,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.kafka_protocol import ADD_OFFSETS, END, Request, failed
+from chaos.kafka_protocol import ADD_OFFSETS, END, RequestHead, failed
 
 Moment = Literal["open", "before offsets", "before commit", "after commit"]
 """A transaction was just opened; a request to add offsets, or to commit, or the response to a commit is in hand."""
@@ -19,7 +19,7 @@ Action = Callable[[], Verdict]
 
 
 @dataclass(slots=True)
-class Transactions:
+class OpenTransactions:
     """State of the transactions of all workers, by their transactional ids.
 
     A transaction is open from the response that opens it until the request that ends it is passed on.
@@ -32,7 +32,7 @@ class Transactions:
     commits: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     on_commit: Callable[[str], None] = lambda _: None
 
-    def on_request(self, request: Request) -> Verdict:
+    def on_request(self, request: RequestHead) -> Verdict:
         """Decide about a worker's request."""
         member = request.member
         if request.key != END:
@@ -44,7 +44,7 @@ class Transactions:
             self.opened.discard(member)
         return verdict
 
-    def on_response(self, request: Request, response: bytes) -> Verdict:
+    def on_response(self, request: RequestHead, response: bytes) -> Verdict:
         """Decide about a broker's response to it."""
         if failed(request, response):
             return "pass"

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from chaos.checker import Checker
-from chaos.events import Generator, Sender
+from chaos.events import EventSender, Generator
 from chaos.waiting import require, wait_for
 from ragweir.errors import RagweirError
 
@@ -20,7 +20,7 @@ _CALL_S = 30.0
 _TOPIC_S = 60.0
 
 
-class Workload(Sender):
+class Workload(EventSender):
     """Sends the generator's records one by one, changes their topic meanwhile, and informs the checker of changes.
 
     `create` creates the topic as it was at first, or raises while the deleted one still exists. Methods raise

@@ -34,31 +34,31 @@ RIDGE = 0.1
 
 
 @dataclass(frozen=True)
-class Sample:
+class LabelledSet:
     """The features and labels of the answers of one set that have features."""
 
     features: Scores
     bad: Labels
     questions: tuple[str, ...]
 
-    def take(self, rows: Labels) -> Sample:
+    def take(self, rows: Labels) -> LabelledSet:
         """Return the marked rows."""
         kept = tuple(question for question, keep in zip(self.questions, rows, strict=True) if keep)
-        return Sample(self.features[rows], self.bad[rows], kept)
+        return LabelledSet(self.features[rows], self.bad[rows], kept)
 
 
-def sample(answers: Sequence[labelled_answers.Labelled]) -> Sample:
+def sample(answers: Sequence[labelled_answers.Labelled]) -> LabelledSet:
     """Return the features of a set's answers."""
     rows = [(features(answer.view), answer) for answer in answers]
     kept = [(row, answer) for row, answer in rows if not isinstance(row, Null)]
-    return Sample(
+    return LabelledSet(
         np.array([row for row, _ in kept]),
         np.array([answer.bad for _, answer in kept]),
         tuple(answer.question for _, answer in kept),
     )
 
 
-def _direction(samples: Sequence[Sample]) -> Scores:
+def _direction(samples: Sequence[LabelledSet]) -> Scores:
     width = len(FEATURES)
 
     def loss(parameters: Scores) -> tuple[float, Scores]:
@@ -77,7 +77,7 @@ def _direction(samples: Sequence[Sample]) -> Scores:
     return np.asarray(minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds).x[:width])
 
 
-def calibrate(samples: Sequence[Sample]) -> tuple[Scores, Scores]:
+def calibrate(samples: Sequence[LabelledSet]) -> tuple[Scores, Scores]:
     """Return the calibrated coefficients, and the intercept of each set."""
     direction = _direction(samples)
     scores = [one.features @ direction for one in samples]
@@ -94,18 +94,18 @@ def calibrate(samples: Sequence[Sample]) -> tuple[Scores, Scores]:
     return slope * direction, np.array(own)
 
 
-def fit(samples: Sequence[Sample]) -> Model:
+def fit(samples: Sequence[LabelledSet]) -> Model:
     """Return the model of these sets."""
     coefficients, own = calibrate(samples)
     return Model(float(own.mean()), tuple(float(weight) for weight in coefficients))
 
 
-def risks(model: Model, one: Sample) -> Scores:
+def risks(model: Model, one: LabelledSet) -> Scores:
     """Return the model's risk of every answer of a set."""
     return np.array([model.risk(tuple(row)) for row in one.features])
 
 
-def cross_validated(one: Sample, folds: int = 5) -> Scores:
+def cross_validated(one: LabelledSet, folds: int = 5) -> Scores:
     """Return a score of every answer, in the order of risk, by a model fitted without the answers to its question.
 
     The coefficients of each fold are normalised to the same sum, so that answers of different folds are comparable.
@@ -120,7 +120,7 @@ def cross_validated(one: Sample, folds: int = 5) -> Scores:
     return found
 
 
-def _file(samples: dict[str, Sample]) -> str:
+def _file(samples: dict[str, LabelledSet]) -> str:
     model = fit(list(samples.values()))
     _, own = calibrate(list(samples.values()))
     lines = [

@@ -22,7 +22,7 @@ import numpy as np
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.scores import grounding, overlap, risk
 from tools import labelled_answers
-from tools.fit_risk import Sample, cross_validated, fit, risks, sample
+from tools.fit_risk import LabelledSet, cross_validated, fit, risks, sample
 from tools.labelled_answers import Labelled, Labels, Scores, auroc, found_within, interval
 
 HALLUCINATION = tuple(metric for metric in overlap.METRICS if metric.better == "lower")
@@ -52,7 +52,7 @@ def metric_line(metric: Metric, answers: Sequence[Labelled]) -> str:
     )
 
 
-def _calibration(model: risk.Model, one: Sample) -> Iterator[str]:
+def _calibration(model: risk.Model, one: LabelledSet) -> Iterator[str]:
     found = risks(model, one)
     yield f"{'risk as it ships':<20}{'answers':>8}{'mean risk':>11}{'bad':>7}"
     for low, high in pairwise(BINS):

@@ -58,7 +58,7 @@ _TEST_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class KernelMutation:
     """A change of one place of a source file."""
 
     path: Path
@@ -77,7 +77,7 @@ class Mutation:
         return "".join(lines)
 
 
-def mutations(path: Path, text: str) -> Iterator[Mutation]:
+def mutations(path: Path, text: str) -> Iterator[KernelMutation]:
     r"""Yield all mutations of a source file.
 
     >>> found = list(mutations(Path("a.rs"), "if at < end && text != \"a < b\" {\n    at += 1; // < 2\n}\n"))
@@ -95,7 +95,7 @@ def mutations(path: Path, text: str) -> Iterator[Mutation]:
         for found in _TOKEN.finditer(code):
             token = found.group()
             after = _SWAPS.get(token) or str(int(token) + 1)
-            yield Mutation(path, number, found.start(), token, after)
+            yield KernelMutation(path, number, found.start(), token, after)
 
 
 class Kernel:

@@ -23,7 +23,7 @@ QUESTIONS = (
 _WORD = re.compile(r"\w+")
 
 
-class Fact(NamedTuple):
+class KnownFact(NamedTuple):
     """One paragraph about a subject."""
 
     subject: str
@@ -31,11 +31,11 @@ class Fact(NamedTuple):
 
 
 FACTS = (
-    Fact("Ada Lovelace", "Ada Lovelace wrote the first published program in 1843. It computes Bernoulli numbers."),
-    Fact("Mostar", "The old bridge of Mostar was finished in 1566. It was rebuilt in 2004."),
-    Fact("Mont Blanc", "Mont Blanc is about 4,806 metres high. It was first climbed in 1786."),
-    Fact("Saturn", "Saturn is the planet with the most known moons. Its rings are mostly ice."),
-    Fact("Kafka", "Apache Kafka stores records in topics. Each topic has partitions."),
+    KnownFact("Ada Lovelace", "Ada Lovelace wrote the first published program in 1843. It computes Bernoulli numbers."),
+    KnownFact("Mostar", "The old bridge of Mostar was finished in 1566. It was rebuilt in 2004."),
+    KnownFact("Mont Blanc", "Mont Blanc is about 4,806 metres high. It was first climbed in 1786."),
+    KnownFact("Saturn", "Saturn is the planet with the most known moons. Its rings are mostly ice."),
+    KnownFact("Kafka", "Apache Kafka stores records in topics. Each topic has partitions."),
 )
 
 
@@ -43,7 +43,7 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
-def search(question: str, limit: int = 2) -> list[Fact]:
+def search(question: str, limit: int = 2) -> list[KnownFact]:
     """Return the facts that share most words with a question, the best first.
 
     >>> [fact.subject for fact in search("Who climbed Mont Blanc?", limit=1)]
@@ -52,7 +52,7 @@ def search(question: str, limit: int = 2) -> list[Fact]:
     return sorted(FACTS, key=lambda fact: -len(_words(question) & _words(fact.text)))[:limit]
 
 
-def simulated_model(question: str, facts: list[Fact]) -> str:
+def simulated_model(question: str, facts: list[KnownFact]) -> str:
     """Return the sentence of the facts that shares most words with a question.
 
     >>> simulated_model("How high is Mont Blanc?", search("How high is Mont Blanc?"))

@@ -24,7 +24,7 @@ A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class AnswerFault:
     """An error of an answer, in fixed words that quote neither it nor the event."""
 
     reason: str
@@ -33,16 +33,18 @@ class Fault:
     """The sentence for the judge in the request for a repair."""
 
 
-NOT_JSON = Fault("the judge's answer was not JSON", "It was not one JSON object alone, without any text around it.")
-NO_CHECK = Fault("the judge's answer lacks its check word", 'Its field "check" did not hold the check word.')
-UNFIT = Fault("the judge's answer did not fit its schema", "It did not fit the schema.")
-CUT = Fault(
+NOT_JSON = AnswerFault(
+    "the judge's answer was not JSON", "It was not one JSON object alone, without any text around it."
+)
+NO_CHECK = AnswerFault("the judge's answer lacks its check word", 'Its field "check" did not hold the check word.')
+UNFIT = AnswerFault("the judge's answer did not fit its schema", "It did not fit the schema.")
+CUT = AnswerFault(
     "the judge's answer was cut; raise judge.max_output_tokens", "It was too long and broke off. Be much shorter."
 )
-TOO_LONG = Fault("the judge's answer was too long", "It was too long. Be much shorter.")
+TOO_LONG = AnswerFault("the judge's answer was too long", "It was too long. Be much shorter.")
 
 
-def parse_answer(text: str, answer: type[A], check: str, *, cut: bool = False) -> A | Fault:
+def parse_answer(text: str, answer: type[A], check: str, *, cut: bool = False) -> A | AnswerFault:
     """Parse an answer.
 
     The text has to be one JSON object, with nothing but white space or one enclosing json fence around it. Duplicate

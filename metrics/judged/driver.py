@@ -41,7 +41,7 @@ class ChatCall:
     is_repair: bool = False
     """True if the question is asked again because the first answer was unusable."""
 
-    def read(self, completion: Completion) -> Answer | answer_parsing.Fault:
+    def read(self, completion: Completion) -> Answer | answer_parsing.AnswerFault:
         """Return the answer of a completion, or its fault."""
         return answer_parsing.parse_answer(completion.text, self.answer, self.check, cut=completion.cut)
 
@@ -131,7 +131,7 @@ def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall 
         if not isinstance(reply, Completion):
             return reply
         answer = call.read(reply)
-        if not isinstance(answer, answer_parsing.Fault):
+        if not isinstance(answer, answer_parsing.AnswerFault):
             return answer
         if call.is_repair:
             return Null(answer.reason, "unanswered")

@@ -23,7 +23,7 @@ _SIZES = ((_DAY_SECONDS, "days"), (3_600, "hours"), (60, "minutes"), (1, "s"))
 
 
 @dataclass(frozen=True, slots=True)
-class Distances:
+class EventTimeDistances:
     """The distances of a sample, in seconds; below 0 for events after their records."""
 
     seconds: tuple[float, ...]
@@ -35,9 +35,9 @@ class Distances:
     def __str__(self) -> str:
         """Return the distances as a sentence.
 
-        >>> print(Distances((1.0, 2.0, 90.0), 0))
+        >>> print(EventTimeDistances((1.0, 2.0, 90.0), 0))
         event times are 2 s before their records (median; 1 s before to 90 s before)
-        >>> print(Distances((), 0))
+        >>> print(EventTimeDistances((), 0))
         no event has a time
         """
         if not self.seconds:
@@ -49,9 +49,9 @@ class Distances:
     def complaint(self) -> str:
         """Return the probable cause of implausible distances; empty if there are none.
 
-        >>> Distances((2.0, 3.0, 86400.0), 0).complaint
+        >>> EventTimeDistances((2.0, 3.0, 86400.0), 0).complaint
         ''
-        >>> Distances((2.0e6, 2.1e6, 3.0), 0).complaint[:52]
+        >>> EventTimeDistances((2.0e6, 2.1e6, 3.0), 0).complaint[:52]
         'event times are 23 days before their records: is the'
         """
         ahead = sum(each < -_AHEAD_SECONDS for each in self.seconds)
@@ -78,7 +78,7 @@ def _readable(seconds: float) -> str:
     return f"{abs(seconds) / size:,.0f} {name} {'after' if seconds < 0 else 'before'}"
 
 
-def distances(agent: EvaluateAgent, records: Iterable[Record]) -> Distances:
+def distances(agent: EvaluateAgent, records: Iterable[Record]) -> EventTimeDistances:
     """Return the distances of the events in records; unreadable ones have none."""
     seconds, implausible = [], 0
     for record in records:
@@ -89,4 +89,4 @@ def distances(agent: EvaluateAgent, records: Iterable[Record]) -> Distances:
             implausible += "time_implausible" in event.flags
             if record.timestamp_ms is not None and (event.ended_at or event.started_at):
                 seconds.append(record.timestamp_ms / 1_000 - time.timestamp())
-    return Distances(tuple(seconds), implausible)
+    return EventTimeDistances(tuple(seconds), implausible)

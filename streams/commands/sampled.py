@@ -11,7 +11,7 @@ from ragweir.errors import Rejected
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.analysis.event_times import Distances
+from ragweir.streams.analysis.event_times import EventTimeDistances
 from ragweir.streams.commands.app import FAILURE, out
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.screens.metric_coverage import coverage, further_fields, samples
@@ -63,7 +63,7 @@ def evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluati
     return evaluations
 
 
-def show_times(found: Distances) -> None:
+def show_times(found: EventTimeDistances) -> None:
     """Print the distance of event times from the timestamps of their records, and what may be wrong with them."""
     out.say(f"Of the evaluated ones, {found}.")
     if found.complaint:

@@ -25,7 +25,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class StartedSlot:
     """A started slot."""
 
     telemetry: Telemetry
@@ -50,7 +50,7 @@ def started(
     stopped: Callable[[], bool],
     more: Callable[[], bytes] = bytes,
     **fields: str,
-) -> Iterator[Slot]:
+) -> Iterator[StartedSlot]:
     """Serve the telemetry and the health of a slot, and announce them to the supervisor, while the block runs.
 
     Args:
@@ -82,4 +82,4 @@ def started(
         log.info("started", **fields, telemetry=f"http://{host}:{bound}")
         heartbeat.announce(service, slot, bound)
         health.not_ready = "waiting for a broker"
-        yield Slot(telemetry, health, health.with_heartbeat(stopped))
+        yield StartedSlot(telemetry, health, health.with_heartbeat(stopped))

@@ -34,7 +34,7 @@ from ragweir.metrics.judged.rubric import Rubric
 from ragweir.metrics.judged.suite import Ask, Case, Embed
 from ragweir.metrics.judged.suites import suites
 from ragweir.streams.playground.serving import Request
-from ragweir.streams.playground.simulated.endpoint import Endpoint, Options
+from ragweir.streams.playground.simulated.endpoint import Endpoint, JudgeOptions
 from ragweir.streams.playground.simulated.faults import FAULTS, OF_COMPLETIONS, Draws, Faults, WrongFaults
 from ragweir.streams.playground.simulated.filling import filled
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
@@ -681,7 +681,7 @@ def test_endpoints_that_lack_structured_outputs_or_json_mode_refuse_them() -> No
     ],
 )
 def test_what_is_no_request_is_refused_in_the_usual_shape(body: bytes) -> None:
-    endpoint = Endpoint(Options(), Faults(), now=0)
+    endpoint = Endpoint(JudgeOptions(), Faults(), now=0)
     reply = endpoint.respond(Request("POST", "/v1/chat/completions", {}, body), now=0)
     assert reply.status == 400
     assert json.loads(reply.body)["error"]["type"] == "invalid_request_error"
@@ -689,7 +689,7 @@ def test_what_is_no_request_is_refused_in_the_usual_shape(body: bytes) -> None:
 
 def test_its_own_rate_limit_holds_in_any_sixty_seconds() -> None:
     """Whoever waits as long as it says is let through, and not before."""
-    endpoint = Endpoint(Options(requests_per_minute=3), Faults(), now=0)
+    endpoint = Endpoint(JudgeOptions(requests_per_minute=3), Faults(), now=0)
     request = Request("POST", "/v1/chat/completions", {}, json.dumps(chat(rubric())).encode())
 
     def tried(now: float) -> tuple[int, str | None]:

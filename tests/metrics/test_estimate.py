@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import convert
 from scipy.stats import beta, binom
 
-from bench.coverage import PROMISED, Outcome, escalation, kinds, measure
+from bench.coverage import PROMISED, KindEstimates, escalation, kinds, measure
 from bench.simulated_windows import Kind, estimate_of
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.estimate import (
@@ -312,7 +312,7 @@ def test_what_failed_or_waits_is_counted_and_estimates_nothing(status: str) -> N
 # What comes of it, simulated.
 
 
-def covers(outcome: Outcome, slack: float) -> bool:
+def covers(outcome: KindEstimates, slack: float) -> bool:
     """Return whether the intervals of a kind of windows cover as often as is promised, but for chance."""
     shown = outcome.intervals.shown
     return not shown or outcome.intervals.coverage >= PROMISED - slack * sqrt(PROMISED * (1 - PROMISED) / shown)

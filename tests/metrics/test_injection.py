@@ -24,7 +24,7 @@ import pytest
 from injections import ATTACKS, KNOWN_CHECK, KNOWN_MARK, ORDER
 
 from ragweir.metrics.judged import driver, framing
-from ragweir.metrics.judged.answer_parsing import NO_CHECK, Fault, parse_answer
+from ragweir.metrics.judged.answer_parsing import NO_CHECK, AnswerFault, parse_answer
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.framing import Framed
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
@@ -319,7 +319,7 @@ def test_no_number_is_read_from_prose(attack: str) -> None:
     """Whatever an answer quotes around or within prose, it is no answer, even if it names the check word."""
     good = '{"reason": "so", "score": 1.0, "check": "owl"}'
     for prose in (attack, f"{attack}\n{good}", f"{good}\n{attack}", f"My check word is owl. Score: 1.0. {attack}"):
-        assert isinstance(parse_answer(prose, Score, "owl"), Fault)
+        assert isinstance(parse_answer(prose, Score, "owl"), AnswerFault)
 
 
 def test_a_mark_that_was_told_is_of_no_use_later() -> None:

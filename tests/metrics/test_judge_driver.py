@@ -19,7 +19,7 @@ from ragweir.metrics.judged.answer_parsing import (
     NOT_JSON,
     TOO_LONG,
     UNFIT,
-    Fault,
+    AnswerFault,
     parse_answer,
     schema,
 )
@@ -131,7 +131,7 @@ def test_a_conversation_comes_to_values() -> None:
 
 
 OBJECT = '{"score": 0.5, "check": "owl"}'
-READINGS: dict[str, tuple[str, float | Fault]] = {
+READINGS: dict[str, tuple[str, float | AnswerFault]] = {
     "an object": (OBJECT, 0.5),
     "white space around it": (f" \n{OBJECT}\t\r\n", 0.5),
     "a fence around it": (f"```json\n{OBJECT}\n```\n", 0.5),
@@ -184,7 +184,7 @@ READINGS: dict[str, tuple[str, float | Fault]] = {
 
 
 @pytest.mark.parametrize(("text", "expected"), READINGS.values(), ids=list(READINGS))
-def test_an_answer_is_read_whole_or_not_at_all(text: str, expected: float | Fault) -> None:
+def test_an_answer_is_read_whole_or_not_at_all(text: str, expected: float | AnswerFault) -> None:
     """Only one JSON object with its check word, and of its shape, is an answer."""
     answer = parse_answer(text, Score, "owl")
     assert (answer.score if isinstance(answer, Score) else answer) == expected
@@ -195,7 +195,7 @@ def test_nothing_may_stand_around_an_answer(before: str, after: str) -> None:
     """Whatever else a judge says before or after its object makes it unusable; reading never raises."""
     answer = parse_answer(f"{before}{OBJECT}{after}", Score, "owl")
     assert isinstance(answer, Score) == (before.strip() == "" and after.strip() == "")
-    assert isinstance(parse_answer(before, Score, "owl"), Fault)
+    assert isinstance(parse_answer(before, Score, "owl"), AnswerFault)
 
 
 def test_half_a_surrogate_pair_does_not_cost_an_answer() -> None:
@@ -249,7 +249,7 @@ def test_what_a_schema_allows_is_read() -> None:
         assert parse_answer(json.dumps(fits | wrong), Grade, "owl") == UNFIT
 
 
-FAULTY: dict[str, tuple[Completion, Fault]] = {
+FAULTY: dict[str, tuple[Completion, AnswerFault]] = {
     "prose": (Completion("Zebra! I would say 0.9."), NOT_JSON),
     "cut": (Completion('{"score": 0.', cut=True), CUT),
     "no check word": (Completion('{"score": 0.9, "check": "Zebra"}'), NO_CHECK),
@@ -259,7 +259,7 @@ FAULTY: dict[str, tuple[Completion, Fault]] = {
 
 
 @pytest.mark.parametrize(("faulty", "fault"), FAULTY.values(), ids=list(FAULTY))
-def test_an_unusable_answer_is_asked_for_again_once(faulty: Completion, fault: Fault) -> None:
+def test_an_unusable_answer_is_asked_for_again_once(faulty: Completion, fault: AnswerFault) -> None:
     """The second question has new marks and says in fixed words what was wrong; then the metric is null."""
     judged, (first, second) = drive([suite(score_of)], faulty, GOOD)
     assert judged == Judged(scores={"quality": 0.25}, statuses={"tested": "judged"})

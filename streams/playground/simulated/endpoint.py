@@ -34,7 +34,7 @@ _CHAT, _EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class JudgeOptions:
     """The options of a simulated judge."""
 
     key: str | None = None
@@ -71,7 +71,7 @@ class RecordedCall:
 class Endpoint:
     """Answers requests, with faults, and records the calls."""
 
-    def __init__(self, options: Options, faults: Faults, now: float) -> None:
+    def __init__(self, options: JudgeOptions, faults: Faults, now: float) -> None:
         self._options = options
         self._formats = {"text": True, "json_schema": options.structured_outputs, "json_object": options.json_mode}
         self._initial = faults

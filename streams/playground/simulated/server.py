@@ -8,7 +8,7 @@ from typing import Any
 
 from ragweir.streams.playground.local.node import LOOPBACK
 from ragweir.streams.playground.serving import Server, serving
-from ragweir.streams.playground.simulated.endpoint import Endpoint, Options
+from ragweir.streams.playground.simulated.endpoint import Endpoint, JudgeOptions
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.runtime.machine import machine
 
@@ -44,11 +44,11 @@ def simulated_judge(
         host: the address to listen on.
         port: the port to listen on; 0 lets the system choose.
         faults: the faults, until others are set; none by default.
-        options: fields of `Options`.
+        options: fields of `JudgeOptions`.
 
     Raises:
         OSError: if it cannot listen on the port.
     """
-    endpoint = Endpoint(Options(**options), faults or Faults(), machine.time())
+    endpoint = Endpoint(JudgeOptions(**options), faults or Faults(), machine.time())
     with serving(lambda request: endpoint.respond(request, machine.time()), host, port) as server:
         yield SimulatedJudge(endpoint, server)

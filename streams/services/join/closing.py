@@ -43,7 +43,7 @@ class TraceReader:
 
 
 @dataclass(slots=True)
-class TraceResult:
+class ClosingResult:
     """The result of closing a trace."""
 
     source: Record
@@ -95,7 +95,7 @@ class TraceCloser:
         before: EmittedTrace | None,
         *,
         missed: bool,
-    ) -> TraceResult:
+    ) -> ClosingResult:
         """Return what a trace gives.
 
         Args:
@@ -106,7 +106,7 @@ class TraceCloser:
             before: what it has emitted before; only spans that do not belong to that give interactions.
             missed: true if retention may have deleted some of its spans unread.
         """
-        closed = TraceResult(Record(*at, trace.first_offset, trace.trace_id.hex().encode(), None, trace.first_ms))
+        closed = ClosingResult(Record(*at, trace.first_offset, trace.trace_id.hex().encode(), None, trace.first_ms))
         closed.counts["ragweir_assemble_traces_total", cause] += 1
         spans, logs = self._read(trace, closed)
         if before is not None:
@@ -134,7 +134,7 @@ class TraceCloser:
         closed.packed = (before or EmittedTrace(now_ms)).extended(now_ms, roots, parents).packed
         return closed
 
-    def _read(self, trace: OpenTrace, closed: TraceResult) -> tuple[list[TraceSpan], list[TraceLog]]:
+    def _read(self, trace: OpenTrace, closed: ClosingResult) -> tuple[list[TraceSpan], list[TraceLog]]:
         spans: list[TraceSpan] = []
         logs: list[TraceLog] = []
         for value in trace.values:
@@ -153,7 +153,7 @@ class TraceCloser:
         return self._reader.assemble(spans, logs, max_interactions=self._max_interactions)
 
     @staticmethod
-    def _explain(trace: OpenTrace, closed: TraceResult, assembled: Assembled, spans: int, logs: int) -> None:
+    def _explain(trace: OpenTrace, closed: ClosingResult, assembled: Assembled, spans: int, logs: int) -> None:
         """Count a trace without an interaction; one of a RAG application becomes a dead letter."""
         if not spans:
             closed.counts["ragweir_assemble_empty_total", "logs_only"] += 1
@@ -169,7 +169,7 @@ class TraceCloser:
                 f"{trace.first_offset} on ({', '.join(assembled.gaps)})",
             )
 
-    def _emit(self, closed: TraceResult, made: Made, flags: set[AssemblyFlag], trace: OpenTrace, index: int) -> None:
+    def _emit(self, closed: ClosingResult, made: Made, flags: set[AssemblyFlag], trace: OpenTrace, index: int) -> None:
         interaction = with_flags(made.interaction, flags)
         key = interaction.event_id.encode("utf-8", "replace")
         try:

@@ -21,7 +21,7 @@ from ragweir.schemas.assembly import HEADER_TIME
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.records import Count, Emission, Outcome, Record, TopicPartition
-from ragweir.streams.services.join.closing import SERVICE, TraceCloser, TraceReader, TraceResult
+from ragweir.streams.services.join.closing import SERVICE, ClosingResult, TraceCloser, TraceReader
 from ragweir.streams.services.join.join_clock import MAX_TIME_MS, read_mark
 from ragweir.streams.services.join.ledger import ClosedTrace, MissedRange, Position, StoredState
 from ragweir.streams.services.join.open_traces import Cause, OpenTrace, OpenTraces, TraceTimes
@@ -39,7 +39,7 @@ _MAX_RESULT_BYTES = 16 * 1024 * 1024
 class UncommittedResult:
     """A closed trace or a dead letter, until it is committed."""
 
-    closed: TraceResult
+    closed: ClosingResult
     position: Position
     """The position after it."""
     closing: ClosedTrace | None = None
@@ -154,7 +154,7 @@ class PartitionAssembly:
 
     def _apply(self, record: Record) -> None:
         self.counts["ragweir_events_in_total",] += 1
-        position, closed = self._position, TraceResult(_without_value(record))
+        position, closed = self._position, ClosingResult(_without_value(record))
         reason = self._rejected.pop(record.offset, None)
         try:
             _check(reason)

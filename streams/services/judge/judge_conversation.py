@@ -7,7 +7,7 @@ from functools import partial
 
 import orjson
 
-from ragweir.metrics.judged.answer_parsing import Fault
+from ragweir.metrics.judged.answer_parsing import AnswerFault
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
@@ -76,7 +76,7 @@ class JudgeConversation:
         if self._caller is None:
             return _NOT_CACHED
         reply = await self._caller.answer(chat(call, self._settings), budget)
-        if isinstance(reply, Completion) and not isinstance(call.read(reply), Fault):
+        if isinstance(reply, Completion) and not isinstance(call.read(reply), AnswerFault):
             kept = [budget.usage.model, reply.text.replace(call.check, _CHECK)]
             self._answers.put(key, orjson.dumps(kept).decode())
         return reply
