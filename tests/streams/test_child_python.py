@@ -16,10 +16,7 @@ CODE = ("ragweir", "schemas", "metrics", "streams", "chaos", "bench", "tools", "
 KNOWN = {
     ("streams/runtime/processes/child_python.py", "sys.executable"),
     ("tools/mutate_kernel.py", "sys.executable"),  # The name of an interpreter for a build.
-    *(
-        (f"bench/{name}.py", "multiprocessing.get_context")
-        for name in ("aggregation", "judging", "kafka_loops", "worst")
-    ),
+    *((f"bench/{name}.py", "multiprocessing.get_context") for name in ("kafka_loops", "worst")),
 }
 """The modules that start processes otherwise. Those of bench run in a checkout alone."""
 _OTHER_WAYS = {
