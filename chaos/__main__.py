@@ -17,12 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from chaos import report
 from chaos.events import Mix
-from chaos.fleet import ROOT
 from chaos.mutants import MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
-from chaos.run import Options, Result, run
+from chaos.options import Options, Traces, over_traces
+from chaos.process import ROOT
+from chaos.run import run
 from chaos.schedule import KINDS
 from chaos.target import Lengths
-from chaos.trace_run import TraceOptions, TraceResult, run_traces
 from ragweir.errors import LocalServerError
 from tools.tables import machine
 
@@ -32,8 +32,14 @@ _TWICE = (
 )
 
 
-def _numbers(*numbers: int) -> dict[str, int]:
-    return dict(zip(_ON_ONE_BROKER.split(), numbers, strict=True))
+_ON_TRACES = (
+    "kills zombies broker_kills rolling_restarts delays partitions resets outages starvations clock_shifts"
+    " source_deletions"
+)
+
+
+def _numbers(*numbers: int, kinds: str = _ON_ONE_BROKER) -> dict[str, int]:
+    return dict(zip(kinds.split(), numbers, strict=True))
 
 
 PRESETS = {
@@ -83,27 +89,15 @@ PRESETS = {
         all_metrics=True,
         soak=True,
     ),
-}
-"""Runs of seconds, minutes and hours on one broker, of half an hour on three, and of an hour without faults."""
-_ON_TRACES = (
-    "kills zombies broker_kills rolling_restarts delays partitions resets outages starvations clock_shifts"
-    " source_deletions"
-)
-
-
-def _trace_numbers(*numbers: int) -> dict[str, int]:
-    return dict(zip(_ON_TRACES.split(), numbers, strict=True))
-
-
-TRACES = {
-    "traces": TraceOptions(
-        spans=60_000, rate=400, numbers=_trace_numbers(15, 2, 1, 1, 1, 2, 2, 1, 2, 1, 1), quick=True
+    "traces": over_traces(
+        60_000, 400, numbers=_numbers(15, 2, 1, 1, 1, 2, 2, 1, 2, 1, 1, kinds=_ON_TRACES), quick=True
     ),
-    "traces-long": TraceOptions(
-        spans=1_000_000, rate=900, numbers=_trace_numbers(100, 6, 4, 4, 6, 6, 6, 3, 4, 3, 3), patience_s=60.0
+    "traces-long": over_traces(
+        1_000_000, 900, Traces(patience_s=60.0), numbers=_numbers(100, 6, 4, 4, 6, 6, 6, 3, 4, 3, 3, kinds=_ON_TRACES)
     ),
 }
-"""Runs over traces, of minutes and of half an hour."""
+"""Runs of seconds, minutes and hours on one broker, of half an hour on three, and of an hour without faults; over
+traces, of minutes and of half an hour."""
 _SHARES = {
     "poison": "records that cannot be evaluated",
     "duplicates": "records with a repeated id",
@@ -121,9 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs all services with a simulated judge on real brokers, sends generated events, injects faults "
         "from a seed, and compares all outputs with the expected ones. Exits with 1 if anything is wrong.",
     )
-    parser.add_argument(
-        "--preset", choices=[*PRESETS, *TRACES], default="smoke", help="preset that the other options change"
-    )
+    parser.add_argument("--preset", choices=[*PRESETS], default="smoke", help="preset that the other options change")
     parser.add_argument(
         "--events", type=int, help="number of records, with poison and repeated ids; over traces, of spans"
     )
@@ -162,18 +154,24 @@ def _options(given: argparse.Namespace) -> Options:
     if options.soak:
         own.setdefault("events", round(60 * (given.minutes or 60) * own.get("rate", options.rate)))
     elif given.minutes:
-        own["rate"] = own.get("events", options.events) / (60 * given.minutes)
+        backlog = options.traces.backlog if options.traces is not None else 0.0
+        own["rate"] = own.get("events", options.events) * (1 - backlog) / (60 * given.minutes)
     before = {} if given.no_faults else options.numbers
     return replace(options, numbers={**before, **numbers}, mix=replace(options.mix, **mix), **own)
+
+
+@contextmanager
+def _progress(err: Console, total: int) -> Iterator[tuple[Progress, TaskID]]:
+    """Show the progress for the length of a `with` block."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
+        yield bar, bar.add_task("", total=total)
 
 
 def main() -> int:
     """Run chaos as the command line says, and return the exit status."""
     given = _parser().parse_args()
-    if given.preset in TRACES:
-        return _over_traces(given)
-    options = _options(given)
-    err, where = Console(stderr=True), machine()
+    options, err, where = _options(given), Console(stderr=True), machine()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="ragweir-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -187,54 +185,11 @@ def main() -> int:
     report.show(result, Console(width=110))
     if result.soak is not None:
         given.picture.write_text(result.soak.picture(where), encoding="utf-8")
-    return _end(result, folder, given, err)
-
-
-@contextmanager
-def _progress(err: Console, total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """Show the progress for the length of a `with` block."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
-        yield bar, bar.add_task("", total=total)
-
-
-def _end(result: Result | TraceResult, folder: Path, given: argparse.Namespace, err: Console) -> int:
-    """Remove the logs of a healthy run, and return the exit status."""
     if result.healthy and given.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         err.print(f"The logs are in {folder}.", highlight=False)
     return 0 if result.healthy else 1
-
-
-def _trace_options(given: argparse.Namespace) -> TraceOptions:
-    options = TRACES[given.preset]
-    numbers = {name: value for name in KINDS if (value := getattr(given, name)) is not None}
-    own = {name: value for name in ("rate", "seed", "mutant") if (value := getattr(given, name)) is not None}
-    spans = given.events or options.spans
-    if given.minutes:
-        own["rate"] = spans * (1 - options.backlog) / (60 * given.minutes)
-    before = {} if given.no_faults else options.numbers
-    return replace(options, spans=spans, numbers={**before, **numbers}, **own)
-
-
-def _over_traces(given: argparse.Namespace) -> int:
-    """Run key and join over traces, and return the exit status."""
-    options, err = _trace_options(given), Console(stderr=True)
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="ragweir-chaos-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with _progress(err, options.spans) as (bar, task):
-            result = run_traces(
-                options, folder, lambda sent, what: bar.update(task, completed=sent, description=what[:40])
-            )
-    except (LocalServerError, RuntimeError, TimeoutError) as error:
-        err.print(f"chaos: {str(error) or repr(error)}", style="red", highlight=False)
-        return 1
-    if given.json is not None:
-        given.json.write_text(json.dumps(result.as_json(), indent=1) + "\n", encoding="utf-8")
-    report.show_traces(result, Console(width=110))
-    return _end(result, folder, given, err)
 
 
 if __name__ == "__main__":

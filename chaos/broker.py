@@ -26,6 +26,12 @@ QUICK: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "500",
 }
 """Properties that let sessions and transactions end sooner than by Kafka's own limits."""
+QUICK_CLIENT: Mapping[str, int] = {
+    "session.timeout.ms": 3_000,
+    "heartbeat.interval.ms": 500,
+    "transaction.timeout.ms": 3_000,
+}
+"""Timeouts of the services on a quick broker. On others they are the product's own."""
 _REPLICATED: Mapping[str, str] = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",

@@ -16,12 +16,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from chaos import money
 from chaos.events import POISON
 from chaos.findings import Findings
 from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
+from chaos.reading import Ends, consumer, ends, headers_of, partitions_of
 from chaos.rows import FLOOR_SHARE, RowChecker
 from chaos.stalls import Stall
 from chaos.tally import Source, Tally
@@ -38,7 +39,7 @@ class Checker:
     """Reads the topics of one prefix, past the proxy, and compares with what the running services have to write.
 
     The judge's budget is per day and in millionths of a dollar; None for no limit. With `rows`, the events to judge are
-    those that the rows of `control` select.
+    those that the rows of `control` select. `bill` returns what the endpoint charges in the end, by day.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Checker:
         services: Collection[str],
         budget: int | None = None,
         rows: RowChecker | None = None,
+        bill: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._bootstrap, self._prefix = bootstrap, prefix
         self._services, self._budget, self.rows = services, budget, rows
@@ -69,36 +71,33 @@ class Checker:
         """The value that each process last showed in its telemetry."""
         self.stalls: list[Stall] = []
         """Stalls caused by faults; guarded by the lock."""
+        self._bill = bill
         self.bill: Mapping[str, int] = {}
-        """The endpoint's bill by day; set it before `finish`."""
-        self.ledger: Counter[str] = Counter()
-        """Amounts that the ledger counts as spent, by day, once all of it is read."""
+        """The endpoint's bill by day, once all is read."""
+        self.ledger = money.LedgerAmounts()
         self.on_evaluation: Callable[[Mapping[str, Any]], None] = lambda _: None
         """Called with each evaluation that is read."""
         self._reached: dict[int, int] = {}
         """Highest offset of each log that has an evaluation or a dead letter."""
-        self._accounts: dict[tuple[str, ...], int] = {}
-        self._by_risk: dict[tuple[str, ...], int] = {}
-        """The part of each account for events that were selected because of their risk."""
         self._deferred: set[Source] = set()
         self._readers: Mapping[str, Callable[[Message], None]] = {
             "evaluations": self._read_evaluation,
             "dead-letter": self._read_dead_letter,
             "judge.requests": self._read_request,
             "judge.deferred": self._read_deferred,
-            "judge.ledger": self._read_account,
+            "judge.ledger": lambda message: self.ledger.read(message.key(), message.value()),
             "windows": self._read_window,
             "interactions": self._read_interaction,
             **({"control": self._read_row} if rows is not None else {}),
         }
-        self._ends: dict[tuple[str, int], int] = {}
+        self._ends: Ends = {}
         self._lock = threading.Lock()
-        self._outputs = _consumer(bootstrap, "read_committed")
+        self._outputs = consumer(bootstrap)
         self._output_partitions = [
             each
             for name in self._readers
             if name != "interactions"
-            for each in self._partitions(name, range(partitions))
+            for each in partitions_of(prefix + name, range(partitions))
         ]
         self._outputs.assign(self._output_partitions)
         self._read_inputs(partitions)
@@ -106,12 +105,9 @@ class Checker:
         self._raised: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
 
-    def _partitions(self, topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
-        return [TopicPartition(self._prefix + topic, partition, 0) for partition in partitions]
-
     def _read_inputs(self, partitions: int) -> None:
-        self._inputs = _consumer(self._bootstrap, "read_committed")
-        self._input_partitions = self._partitions("interactions", range(partitions))
+        self._inputs = consumer(self._bootstrap)
+        self._input_partitions = partitions_of(f"{self._prefix}interactions", range(partitions))
         self._inputs.assign(self._input_partitions)
 
     def start(self) -> None:
@@ -132,7 +128,7 @@ class Checker:
     def grown(self, partitions: int) -> None:
         """Begin to read the partitions that were added to the interactions, which are this many now."""
         with self._lock:
-            new = self._partitions("interactions", range(len(self._input_partitions), partitions))
+            new = partitions_of(f"{self._prefix}interactions", range(len(self._input_partitions), partitions))
             self._inputs.incremental_assign(new)
             self._input_partitions += new
 
@@ -140,11 +136,8 @@ class Checker:
     def other_rows(self) -> Iterator[None]:
         """Read all rows, none for the length of a `with` block that makes their topic again, and the new ones after."""
         own = [each for each in self._output_partitions if each.topic == f"{self._prefix}control"]
-        reader = _consumer(self._bootstrap, "read_committed")
-        ends = {(at.topic, at.partition): reader.get_watermark_offsets(at, timeout=_ROWS_S)[1] for at in own}
-        reader.close()
-        read = partial(self._has_read, ends)
-        require(read, _ROWS_S, "an open transaction hides rows")
+        written = ends(self._bootstrap, "read_committed", own, _ROWS_S)
+        require(lambda: not self._behind(written), _ROWS_S, "an open transaction hides rows")
         self._outputs.incremental_unassign(own)
         deleted_ms = time.time() * 1_000
         yield
@@ -154,8 +147,9 @@ class Checker:
             self.rows.recreated(deleted_ms)
         self._outputs.incremental_assign(own)
 
-    def _has_read(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        return all(self._ends.get(at, 0) >= end for at, end in ends.items())
+    def _behind(self, written: Ends) -> Ends:
+        """Return the ends that were not read up to."""
+        return {at: end for at, end in written.items() if self._ends.get(at, 0) < end}
 
     def watch(self, kind: str) -> None:
         """Begin to measure the time until the next record of every partition has output."""
@@ -223,8 +217,20 @@ class Checker:
         self._read_to_end(within_s)
         self._outputs.close()
         self._inputs.close()
+        self.bill = self._bill()
         self._compare()
         return self.findings
+
+    def facts(self) -> dict[str, Any]:
+        """Return more results as plain data."""
+        return {
+            "bill_microdollars": sum(self.bill.values()),
+            "ledger_microdollars": self.ledger.days().total(),
+            "budget_microdollars": self._budget,
+            "repeated_ids_passed_over": self.oracle.repeated,
+            "judged_statuses": dict(self.statuses),
+            "rows": None if self.rows is None else self.rows.facts(),
+        }
 
     # Reading.
 
@@ -255,10 +261,10 @@ class Checker:
         """Read up to the high watermarks: committed records may end before them at an open transaction."""
         until = time.monotonic() + within_s
         partitions = [*self._output_partitions, *self._input_partitions]
-        ends = _ends(self._bootstrap, "read_uncommitted", partitions, within_s)
-        while behind := {at: end for at, end in ends.items() if self._ends.get(at, 0) < end}:
+        written = ends(self._bootstrap, "read_uncommitted", partitions, within_s)
+        while behind := self._behind(written):
             if time.monotonic() > until:
-                stable = _ends(self._bootstrap, "read_committed", partitions, within_s)
+                stable = ends(self._bootstrap, "read_committed", partitions, within_s)
                 told = (
                     f"{topic}/{partition} is read to {self._ends.get((topic, partition), 0)} of {end},"
                     f" and its last stable offset is {stable[topic, partition]}"
@@ -268,7 +274,7 @@ class Checker:
             self._read()
 
     def _read_interaction(self, message: Message) -> None:
-        poison = POISON in _headers(message)
+        poison = POISON in headers_of(message)
         self.oracle.record(message.partition() or 0, message.offset() or 0, message.value(), poison=poison)
 
     def _read_evaluation(self, message: Message) -> None:
@@ -298,7 +304,7 @@ class Checker:
         self._reached[log] = max(offset, self._reached.get(log, -1))
 
     def _read_dead_letter(self, message: Message) -> None:
-        headers = _headers(message)
+        headers = headers_of(message)
         topic = headers[f"{_SOURCE}topic"].decode()
         number = int((message.key() or b"e0")[1:])
         log = self.oracle.log_of(int(headers[f"{_SOURCE}partition"]), number)
@@ -316,16 +322,6 @@ class Checker:
 
     def _read_deferred(self, message: Message) -> None:
         self._deferred.add(self._source(json.loads(message.value() or b"")["evaluation"]))
-
-    def _read_account(self, message: Message) -> None:
-        """Read an account of the ledger. An amount that a crash leaves reserved counts as spent."""
-        match json.loads(message.key() or b"null"):
-            case [str(day), str(application), str(tenant), int(partition)]:
-                entry = json.loads(message.value() or b"{}")
-                amount = entry.get("spent", 0) + entry.get("reserved", 0)
-                self._accounts[day, application, tenant, str(partition)] = amount
-                by_floor = entry.get("floor_spent", 0) + entry.get("floor_reserved", 0)
-                self._by_risk[day, application, tenant, str(partition)] = amount - by_floor
 
     def _read_row(self, message: Message) -> None:
         if self.rows is not None:
@@ -378,13 +374,11 @@ class Checker:
                 oracle.logs[log].selected[offset] = 1
         self._requested.compare(oracle.expect_judged, logs)
         self._judged.compare(partial(oracle.expect_judged, deferred=waiting), logs)
-        for (day, *_), amount in self._accounts.items():
-            self.ledger[day] += amount
         if self._budget is not None:
             found = self.findings.of("bill, of a day's budget")
-            money.compare(found, self.bill, self.ledger, self._budget)
+            money.compare(found, self.bill, self.ledger.days(), self._budget)
             if self.rows is not None:
-                money.compare_risk(found, self._by_risk, self._budget, FLOOR_SHARE)
+                money.compare_risk(found, self.ledger.by_risk, self._budget, FLOOR_SHARE)
 
     def _compare_windows(self) -> None:
         found, evaluated = self.findings.of("windows"), self.oracle.evaluated
@@ -399,37 +393,3 @@ class Checker:
             expected, got = self.oracle.windows.get(window, Sums()), totals.get(window, Sums())
             if expected != got:
                 found.add("wrong", f"{window}: {dict(got)}, not {dict(expected)}")
-
-
-def _consumer(bootstrap: str, isolation: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "chaos-checker",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 50,
-            "reconnect.backoff.max.ms": 500,
-            "log_level": 0,
-        }
-    )
-
-
-def _headers(message: Message) -> dict[str, bytes]:
-    return {name: value for name, value in dict(message.headers() or ()).items() if isinstance(value, bytes)}
-
-
-def _ends(
-    bootstrap: str, isolation: str, partitions: Iterable[TopicPartition], within_s: float
-) -> dict[tuple[str, int], int]:
-    """Return the high watermark of each partition; with `read_committed`, its last stable offset."""
-    consumer = _consumer(bootstrap, isolation)
-    try:
-        return {
-            (each.topic, each.partition): consumer.get_watermark_offsets(each, timeout=within_s)[1]
-            for each in partitions
-        }
-    finally:
-        consumer.close()

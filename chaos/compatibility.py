@@ -25,8 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.acls import grant, rights
-from chaos.fleet import COMMAND, ROOT, Fleet, Slot, clean_environment, judge_settings, variables
+from chaos.fleet import COMMAND, Fleet, Slot, judge_settings
 from chaos.guarded import PREFIX, Guarded
+from chaos.process import ROOT, clean_environment, variables
 from chaos.waiting import require
 from ragweir.errors import RagweirError
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge

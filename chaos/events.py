@@ -6,7 +6,9 @@ import json
 import random
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -174,18 +176,37 @@ class EventSender:
         )
 
     def send(self, drawn: Drawn) -> None:
-        """Send one record; wait while the producer's queue is full."""
+        """Send one record."""
         headers: list[tuple[str, str | bytes | None]] = [(POISON, b"1")] if drawn.poison else []
+        self.produce(self.topic, drawn.value, drawn.key, partition=drawn.partition, headers=headers)
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        arrived: Callable[[], object] = lambda: None,
+        **more: Any,
+    ) -> None:
+        """Send a record with more properties; wait while the producer's queue is full."""
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            self._error = error or self._error
+            arrived()
+
         while True:
             try:
-                self._producer.produce(
-                    self.topic, drawn.value, drawn.key, drawn.partition, headers=headers, on_delivery=self._delivered
-                )
+                self._producer.produce(topic, value, key, on_delivery=delivered, **more)
                 break
             except BufferError:
                 self._producer.poll(0.1)
         self.sent += 1
         self._producer.poll(0)
+
+    def wait_until(self, at: float) -> None:
+        """Handle deliveries until a time, in epoch seconds."""
+        while (left := at - time.time()) > 0:
+            self._producer.poll(left)
 
     def flush(self) -> None:
         """Wait until the topic has all records.
@@ -196,6 +217,3 @@ class EventSender:
         left = self._producer.flush(_FLUSH_S)
         if left or self._error is not None:
             raise RuntimeError(f"the brokers did not accept all records: {self._error or f'{left} are left'}")
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        self._error = error or self._error

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from chaos.process import Process, ask, samples, variables
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.processes.child_python import python_command
 from ragweir.streams.runtime.processes.supervisor import own_command
 from ragweir.streams.services.judge.probe import SIMULATED
 
-ROOT: Final = Path(__file__).parent.parent
 COMMAND: Final = tuple(own_command())
 MUTANT: Final = tuple(python_command("-m", "chaos.mutants"))
 """The command that runs a mutant, before its name and the command line of the service."""
@@ -30,10 +26,10 @@ _CHECK_S = 0.02
 _FIRST_DELAY_S, _LAST_DELAY_S = 0.05, 2.0
 _STABLE_S = 5.0
 """Lifetime of a process after which its restart is no longer delayed more than the first one."""
-_STOP_S = 20.0
+_STOP_S, _ANSWER_S = 20.0, 2.0
 
 
-class Slot:
+class Slot(Process):
     """One slot of one service, with its settings as environment variables."""
 
     def __init__(
@@ -45,23 +41,22 @@ class Slot:
         log: Path,
         command: Sequence[str] = COMMAND,
     ) -> None:
-        self.service, self.number, self.log = service, number, log
+        self.client = f"{prefix}{service}-{number}"
+        """Its clients' id, by which the proxy identifies a connection."""
+        super().__init__(log, {**environment, "RAGWEIR_KAFKA__CLIENT__CLIENT_ID": self.client})
+        self.service, self.number = service, number
         self.name = f"{service} {number}"
         self.member = Identity(service, number, prefix).member
         """Its transactional id."""
-        self.client = f"{prefix}{service}-{number}"
-        """Its clients' id, by which the proxy identifies a connection."""
         self.wanted = False
-        self.process: subprocess.Popen[bytes] | None = None
         self.abandoned: list[subprocess.Popen[bytes]] = []
         self.exits: Counter[int] = Counter()
         self.command = tuple(command)
         """Command that its next process is started with."""
         self._prefix = prefix
-        self._environment = {**environment, "RAGWEIR_KAFKA__CLIENT__CLIENT_ID": self.client}
         self._delay = _FIRST_DELAY_S
         self._start_at = self._started_at = 0.0
-        self._telemetry: tuple[int, str] = -1, ""
+        self._telemetry: dict[int | None, str] = {}
 
     def twin(self) -> Slot:
         """Return another slot with the same number, names and settings."""
@@ -84,39 +79,14 @@ class Slot:
             self._delay = _FIRST_DELAY_S if stable else min(2 * self._delay, _LAST_DELAY_S)
             self._start_at = now + self._delay
         if self.wanted and self.process is None and now >= self._start_at:
-            with self.log.open("ab") as log:
-                self.process = subprocess.Popen(
-                    [*self.command, self.service, "--slot", str(self.number)],
-                    cwd=ROOT,
-                    env={**clean_environment(), **self._environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                )
+            self.run([*self.command, self.service, "--slot", str(self.number)])
             self._started_at = now
-
-    def send(self, what: signal.Signals) -> bool:
-        """Send a signal to the running process; return False if there is none."""
-        process = self.process
-        if process is None or process.poll() is not None:
-            return False
-        process.send_signal(what)
-        return True
 
     def abandon(self) -> None:
         """Start another process although the current one runs, which is no longer this slot's."""
         if self.process is not None:
             self.abandoned.append(self.process)
         self.process, self._start_at = None, 0.0
-
-    def logged(self, event: str) -> list[dict[str, Any]]:
-        """Return the log lines that have this text in their event."""
-        try:
-            whole, _, _ = self.log.read_text().rpartition("\n")  # The last line may be half written.
-        except FileNotFoundError:
-            return []
-        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
-        return [line for line in lines if event in line["event"]]
 
     @property
     def assignments(self) -> int:
@@ -126,23 +96,14 @@ class Slot:
     def fetch(self, path: str) -> str | None:
         """Return the text at a path of its telemetry; None if nothing answers, or not with status 200."""
         pid = self.pid
-        if self._telemetry[0] != pid:
-            started = [line for line in self.logged("started") if line.get("pid") == pid]
-            if pid is None or not started:
-                return None
-            self._telemetry = pid, started[-1]["telemetry"]
-        try:
-            with urllib.request.urlopen(self._telemetry[1] + path, timeout=2) as response:  # noqa: S310 (our own service)
-                return str(response.read().decode())
-        except (OSError, HTTPException):
-            return None
+        if not self._telemetry.get(pid):
+            self._telemetry[pid] = self.address(pid=pid)
+        status, text = ask(self._telemetry[pid], path, _ANSWER_S)
+        return text if status == 200 else None
 
     def samples(self) -> dict[str, float]:
         """Return the samples of its telemetry by series; empty if nothing answers."""
-        lines = (
-            line.rpartition(" ") for line in (self.fetch("/metrics") or "").splitlines() if line and line[0] != "#"
-        )
-        return {series: float(value) for series, _, value in lines}
+        return samples(self.fetch("/metrics") or "")
 
 
 class Fleet:
@@ -215,23 +176,6 @@ class Fleet:
                 slots = list(self.slots)
             for slot in slots:
                 slot.keep_running()
-
-
-def clean_environment() -> dict[str, str]:
-    """Return this process's environment without ragweir's settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")}
-
-
-def variables(**settings: Any) -> dict[str, str]:
-    """Return settings as environment variables.
-
-    >>> variables(topics__prefix="rag.", judge__prices={"m": 1})
-    {'RAGWEIR_TOPICS__PREFIX': 'rag.', 'RAGWEIR_JUDGE__PRICES': '{"m": 1}'}
-    """
-    return {
-        f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in settings.items()
-    }
 
 
 def environment(bootstrap: str, prefix: str, client: Mapping[str, Any], **more: Any) -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +27,36 @@ def bills(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         tokens = call["prompt_tokens"] + call["completion_tokens"]
         sums[f"{datetime.fromtimestamp(call['at'], UTC):%Y-%m-%d}"] += USD_PER_MILLION_TOKENS * tokens
     return dict(sums)
+
+
+@dataclass(slots=True)
+class LedgerAmounts:
+    """The accounts of the judge's ledger. An amount that a crash leaves reserved counts as spent."""
+
+    accounts: dict[tuple[str, ...], int] = field(default_factory=dict)
+    by_risk: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """The part of each account for events that were selected because of their risk."""
+
+    def read(self, key: bytes | None, value: bytes | None) -> None:
+        """Add a record of the ledger; of one account the newest counts."""
+        match json.loads(key or b"null"):
+            case [str(day), str(application), str(tenant), int(partition)]:
+                entry = json.loads(value or b"{}")
+                amount = entry.get("spent", 0) + entry.get("reserved", 0)
+                self.accounts[day, application, tenant, str(partition)] = amount
+                by_floor = entry.get("floor_spent", 0) + entry.get("floor_reserved", 0)
+                self.by_risk[day, application, tenant, str(partition)] = amount - by_floor
+
+    def days(self) -> Counter[str]:
+        """Return the amounts that count as spent, by day."""
+        return _by_day(self.accounts)
+
+
+def _by_day(accounts: Mapping[tuple[str, ...], int]) -> Counter[str]:
+    days: Counter[str] = Counter()
+    for (day, *_), amount in accounts.items():
+        days[day] += amount
+    return days
 
 
 def compare(found: Found, bill: Mapping[str, int], ledger: Mapping[str, int], budget: int) -> None:
@@ -54,9 +86,6 @@ def compare_risk(found: Found, accounts: Mapping[tuple[str, ...], int], budget: 
     >>> found.examples["wrong"]
     ['2026-01-01: 80 for events of high risk, of 100 with 0.25 for the floor']
     """
-    sums: Counter[str] = Counter()
-    for (day, *_), amount in accounts.items():
-        sums[day] += amount
-    for day, amount in sorted(sums.items()):
+    for day, amount in sorted(_by_day(accounts).items()):
         if amount > (1 - floor_share) * budget:
             found.add("wrong", f"{day}: {amount} for events of high risk, of {budget} with {floor_share} for the floor")

@@ -42,9 +42,10 @@ from ragweir.streams.services.shared.routing_rows import RoutingRows, Selection
 from ragweir.streams.settings import RoutingSettings
 
 
-def _break(place: Any, name: str, broken: object) -> None:
-    getattr(place, name)  # a name that is gone would break nothing
-    setattr(place, name, broken)
+def replace_in(place: Any, name: str, replacement: object) -> None:
+    """Replace an attribute; raise AttributeError if there is none, since that would replace nothing."""
+    getattr(place, name)
+    setattr(place, name, replacement)
 
 
 def commit_before_produce() -> None:
@@ -61,13 +62,13 @@ def commit_before_produce() -> None:
         held.clear()
         commit(self)
 
-    _break(Transactions, "write", hold)
-    _break(Transactions, "commit", broken)
+    replace_in(Transactions, "write", hold)
+    replace_in(Transactions, "commit", broken)
 
 
 def no_rewind() -> None:
     """After an abort, go on after the records that were read."""
-    _break(OffsetTracker, "rewind", lambda _: [])
+    replace_in(OffsetTracker, "rewind", lambda _: [])
 
 
 def no_fencing() -> None:
@@ -88,9 +89,9 @@ def no_fencing() -> None:
             return self._nobody.consumer_group_metadata()
 
     # A worker that was stopped within a call would notice how long it took, and end.
-    _break(transactions, "CALL_LIMIT_SECONDS", 600.0)
-    _break(kafka, "producer_properties", with_fresh_id)
-    _break(kafka, "Consumer", Anybody)
+    replace_in(transactions, "CALL_LIMIT_SECONDS", 600.0)
+    replace_in(kafka, "producer_properties", with_fresh_id)
+    replace_in(kafka, "Consumer", Anybody)
 
 
 def drop_on_revoke() -> None:
@@ -106,9 +107,9 @@ def drop_on_revoke() -> None:
                 self._commit(Outcome(settled=[*batch]))
             revoke(partitions)
 
-        _break(self._reader, "revoke", dropping)
+        replace_in(self._reader, "revoke", dropping)
 
-    _break(KafkaRuntime, "__init__", broken)
+    replace_in(KafkaRuntime, "__init__", broken)
 
 
 def commit_revoked() -> None:
@@ -120,7 +121,7 @@ def commit_revoked() -> None:
         revoke(self, partitions)
         self._batch[:] = batch
 
-    _break(BatchReader, "revoke", broken)
+    replace_in(BatchReader, "revoke", broken)
 
 
 def forget_on_revoke() -> None:
@@ -130,7 +131,7 @@ def forget_on_revoke() -> None:
         self._agent.on_commit()
         self._committer.pending.clear()
 
-    _break(KafkaRuntime, "_end_transaction", broken)
+    replace_in(KafkaRuntime, "_end_transaction", broken)
 
 
 def wall_clock_windows() -> None:
@@ -140,7 +141,7 @@ def wall_clock_windows() -> None:
     def broken(*given: Any) -> Evaluation:
         return read(*given).model_copy(update={"event_time": datetime.now(UTC)})
 
-    _break(aggregate, "_evaluation", broken)
+    replace_in(aggregate, "_evaluation", broken)
 
 
 def offsets_without_one() -> None:
@@ -150,8 +151,8 @@ def offsets_without_one() -> None:
     def broken(self: OffsetTracker, *given: Any) -> list[PartitionOffset]:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
-    _break(OffsetTracker, "next_offsets", broken)
-    _break(OffsetRecovery, "recovered", lambda _, committed: list(committed))
+    replace_in(OffsetTracker, "next_offsets", broken)
+    replace_in(OffsetRecovery, "recovered", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:
@@ -164,7 +165,7 @@ def restore_to_stable_end() -> None:
         finally:
             consumer.close()
 
-    _break(changelog, "_end", broken)
+    replace_in(changelog, "_end", broken)
 
 
 def count_before_commit() -> None:
@@ -176,7 +177,7 @@ def count_before_commit() -> None:
         outcome.counts.clear()
         add(self, outcome)
 
-    _break(Committer, "add", broken)
+    replace_in(Committer, "add", broken)
 
 
 def newest_offset() -> None:
@@ -187,7 +188,7 @@ def newest_offset() -> None:
         move(self, position)
         self._position = self._position._replace(floor=self._position.next)
 
-    _break(PartitionAssembly, "_move", broken)
+    replace_in(PartitionAssembly, "_move", broken)
 
 
 def no_ledger() -> None:
@@ -200,7 +201,7 @@ def no_ledger() -> None:
             outcome.emissions = [each for each in outcome.emissions if each.topic != "assembly"]
         return size
 
-    _break(PartitionAssembly, "send", broken)
+    replace_in(PartitionAssembly, "send", broken)
 
 
 def timers_behind_the_batch() -> None:
@@ -210,12 +211,12 @@ def timers_behind_the_batch() -> None:
     def broken(self: PartitionAssembly, max_results: int) -> bool:
         return bool(self.backlog) or close(self, max_results)
 
-    _break(PartitionAssembly, "_close_due", broken)
+    replace_in(PartitionAssembly, "_close_due", broken)
 
 
 def forgotten_ids() -> None:
     """Forget the traces that were emitted."""
-    _break(EmittedTraces, "get", lambda *_: None)
+    replace_in(EmittedTraces, "get", lambda *_: None)
 
 
 def greatest_clock() -> None:
@@ -226,7 +227,7 @@ def greatest_clock() -> None:
         clock = after(self, mark)
         return replace(clock, time_ms=max([clock.time_ms, *(each.time_ms for each in clock.marks)]))
 
-    _break(JoinClock, "after", broken)
+    replace_in(JoinClock, "after", broken)
 
 
 def newest_row() -> None:
@@ -236,17 +237,17 @@ def newest_row() -> None:
         selections = self.by_application.get(application, ([], []))[1]
         return (selections[-1] if selections else None), ""
 
-    _break(RoutingRows, "at", broken)
+    replace_in(RoutingRows, "at", broken)
 
 
 def late_rows() -> None:
     """Let rows hold that were written too late."""
-    _break(rows, "_is_late", lambda *_: False)
+    replace_in(rows, "_is_late", lambda *_: False)
 
 
 def no_floor_part() -> None:
     """Let events of high risk spend all of the judge's budget."""
-    _break(RoutingSettings, "reserved_share", property(lambda _: 0.0))
+    replace_in(RoutingSettings, "reserved_share", property(lambda _: 0.0))
 
 
 def unfenced_planners() -> None:
@@ -255,45 +256,26 @@ def unfenced_planners() -> None:
     def anybody(name: str, slot: int, prefix: str, host: str) -> Identity:
         return Identity(name, slot, prefix, f"{host}-{uuid.uuid4()}")
 
-    _break(transactional_sender, "Identity", anybody)
+    replace_in(transactional_sender, "Identity", anybody)
 
 
 def kept_rows() -> None:
     """Go on with the rows of a topic that was deleted and created again."""
-    _break(ControlLog, "topics", property(lambda _: {}))
-    _break(ControlLog, "_check_topic", lambda *_: None)
+    replace_in(ControlLog, "topics", property(lambda _: {}))
+    replace_in(ControlLog, "_check_topic", lambda *_: None)
 
 
-ROW_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
-    {
-        mutant.__name__.replace("_", "-"): mutant
-        for mutant in (newest_row, late_rows, no_floor_part, unfenced_planners, kept_rows)
-    }
-)
+def _named(*mutants: Callable[[], None]) -> Mapping[str, Callable[[], None]]:
+    return MappingProxyType({mutant.__name__.replace("_", "-"): mutant for mutant in mutants})
+
+
+ROW_MUTANTS = _named(newest_row, late_rows, no_floor_part, unfenced_planners, kept_rows)
 """Mutants of evaluate, the judge and planners, which a run with rows has to detect."""
-TRACE_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
-    {
-        mutant.__name__.replace("_", "-"): mutant
-        for mutant in (newest_offset, no_ledger, timers_behind_the_batch, forgotten_ids, greatest_clock)
-    }
-)
+TRACE_MUTANTS = _named(newest_offset, no_ledger, timers_behind_the_batch, forgotten_ids, greatest_clock)
 """Mutants of join, which a run over traces has to detect."""
-MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
-    {
-        mutant.__name__.replace("_", "-"): mutant
-        for mutant in (
-            commit_before_produce,
-            no_rewind,
-            no_fencing,
-            drop_on_revoke,
-            commit_revoked,
-            forget_on_revoke,
-            wall_clock_windows,
-            offsets_without_one,
-            restore_to_stable_end,
-            count_before_commit,
-        )
-    }
+MUTANTS = _named(
+    *(commit_before_produce, no_rewind, no_fencing, drop_on_revoke, commit_revoked, forget_on_revoke),
+    *(wall_clock_windows, offsets_without_one, restore_to_stable_end, count_before_commit),
 )
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from chaos.events import RISKS
+from chaos.mutants import MUTANTS, ROW_MUTANTS, replace_in
 from chaos.rows import APPLICATIONS, LEAD_S
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.streams.services.evaluate import control_log
@@ -54,7 +55,7 @@ def _plan(settings: Settings, every: timedelta, clock: Callable[[], datetime], *
 
 def shorten() -> None:
     """Make the lead times and intervals seconds."""
-    replacements: tuple[tuple[Any, str, object], ...] = (
+    for place, name, replacement in (
         (rows, "LEAD", timedelta(seconds=LEAD_S)),
         (control_log, "LEAD", timedelta(seconds=LEAD_S)),
         (control_log, "ControlLog", partial(control_log.ControlLog, interval_s=1.0)),
@@ -63,14 +64,11 @@ def shorten() -> None:
         (control, "is_late", _is_late),
         (service, "plan_once", _plan),
         (service, "_RETRY_S", 0.5),
-    )
-    for place, name, replacement in replacements:
-        getattr(place, name)  # A name that is gone would shorten nothing.
-        setattr(place, name, replacement)
+    ):
+        replace_in(place, name, replacement)
 
 
 if __name__ == "__main__":
-    from chaos.mutants import MUTANTS, ROW_MUTANTS
     from ragweir.streams.commands import main
 
     shorten()

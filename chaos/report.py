@@ -13,24 +13,22 @@ from chaos.broker_faults import BROKER_FAULTS
 from chaos.fault_injector import SlotRecovery
 from chaos.findings import DEFECTS
 from chaos.latencies import quantile, quantiles
-from chaos.rows import RowChecker
 from chaos.run import Result
 from chaos.stalls import Stall
-from chaos.trace_run import TraceResult
 
 _LONGEST = 10
 
 
 def as_json(result: Result) -> dict[str, Any]:
     """Return the result as plain data."""
-    injected, options, checker = result.injected, result.options, result.checker
+    injected = result.injected
     return {
         "healthy": result.healthy,
-        "seed": options.seed,
+        "seed": result.options.seed,
         "records": result.records,
         "seconds": round(result.seconds, 1),
         "records_per_second": round(result.records / result.seconds, 1),
-        "options": asdict(options),
+        "options": asdict(result.options),
         "faults_done": dict(injected.faults),
         "faults_left_out": dict(injected.skipped),
         "kills_by_service": dict(injected.kills_by_service),
@@ -42,20 +40,15 @@ def as_json(result: Result) -> dict[str, Any]:
         "longest_recoveries": [
             asdict(each) for each in sorted(injected.recoveries, key=lambda each: -each.seconds)[:_LONGEST]
         ],
-        "stalls_s": _stalls(checker.stalls),
+        "stalls_s": _stalls(result.checker.stalls),
         "broker_faults": sum(count for kind, count in injected.faults.items() if kind in BROKER_FAULTS),
-        "bill_microdollars": result.bill,
-        "ledger_microdollars": result.ledger,
-        "budget_microdollars": None if options.budget_usd is None else round(options.budget_usd * 1_000_000),
         "killed_and_idle_since": result.unrecovered,
         "zombies_that_lived_on": injected.zombies_alive,
         "starved_workers_that_ended": injected.starved,
-        "repeated_ids_passed_over": checker.oracle.repeated,
-        "judged_statuses": dict(checker.statuses),
         "refused_to_start": dict(result.fatal_exits),
-        "rows": None if checker.rows is None else _rows(checker.rows),
         "outputs": {name: asdict(found) for name, found in result.findings.outputs.items()},
         "soak": result.soak.as_json() if result.soak is not None else None,
+        **result.checker.facts(),
     }
 
 
@@ -78,10 +71,6 @@ def _recoveries(recoveries: Sequence[SlotRecovery]) -> dict[str, dict[str, float
     }
 
 
-def _rows(rows: RowChecker) -> dict[str, int]:
-    return {"used": len(rows.used), "without_effect": rows.without_effect, "events_ahead": rows.ahead}
-
-
 def _stalls(stalls: Sequence[Stall]) -> dict[str, dict[str, float | None]]:
     """Return quantiles of stalls, by the kind of fault.
 
@@ -101,69 +90,40 @@ def _stalls(stalls: Sequence[Stall]) -> dict[str, dict[str, float | None]]:
 
 def show(result: Result, console: Console) -> None:
     """Print the result as tables."""
-    told, injected = as_json(result), result.injected
-    facts = {
-        "seed": told["seed"],
-        "records": result.records,
-        "seconds": result.seconds,
-        "records/s": told["records_per_second"],
-        **told["faults_done"],
-        **{f"{name}, skipped": count for name, count in told["faults_left_out"].items()},
-        "kills by service": _counts(told["kills_by_service"]),
-        "kills in an open transaction": f"{injected.in_transaction} of {injected.can_transact}",
-        "killed, and without a commit since": ", ".join(result.unrecovered) or "none",
-        "repeated ids skipped": told["repeated_ids_passed_over"],
-        "faults of brokers": told["broker_faults"],
-        "bill <= ledger <= budget per day": _dollars(result),
-        "judged (by a simulated judge)": _counts(told["judged_statuses"]),
-        **({"routing rows": _counts(told["rows"])} if told["rows"] else {}),
-    }
+    told = as_json(result)
     outputs = {
         name: {"expected": found.expected, "found": found.found} | dict.fromkeys(DEFECTS, 0) | found.defects
         for name, found in result.findings.outputs.items()
     }
-    _print(console, "Outputs", outputs)
-    _print(console, "Run", {name: {"": value} for name, value in facts.items()})
-    if injected.recoveries:
-        _print(
-            console, "Seconds from a SIGKILL to the slot's next commit, by other faults meanwhile", told["recovery_s"]
-        )
-    _print(console, "Seconds from a fault to the next output of every partition", told["stalls_s"])
     soak = told["soak"] or {"latency_s": {}, "processes": {}, "growth": []}
-    _print(console, "Seconds from when an event was due to", soak["latency_s"])
-    _print(console, "Processes; the slope leaves out the first quarter", soak["processes"])
-    wrong = {
-        f"{name} {defect}": "; ".join(examples)
+    facts = {
+        name.replace("_", " "): {"": _counts(value) if isinstance(value, dict) else value}
+        for name, value in told.items()
+        if name not in ("options", "outputs", "recovery_s", "longest_recoveries", "stalls_s", "soak")
+    }
+    for title, rows in {
+        "Outputs": outputs,
+        "Run": facts,
+        "Seconds from a SIGKILL to the slot's next commit, by other faults meanwhile": (
+            told["recovery_s"] if result.injected.recoveries else {}
+        ),
+        "Seconds from a fault to the next output of every partition": told["stalls_s"],
+        "Seconds from when an event was due to": soak["latency_s"],
+        "Processes; the slope leaves out the first quarter": soak["processes"],
+    }.items():
+        _print(console, title, rows)
+    wrong = [
+        (f"{name} {defect}", "; ".join(examples))
         for name, found in result.findings.outputs.items()
         for defect, examples in found.examples.items()
-    }
-    wrong |= {f"{name} cannot start": f"{count} times" for name, count in result.fatal_exits.items()}
-    if injected.zombies_alive:
-        wrong["zombies"] = f"{injected.zombies_alive} did not end although they were replaced"
-    if injected.starved:
-        wrong["starved workers"] = f"{injected.starved} ended although Kafka answered"
-    for what, examples in [*wrong.items(), *(("not steady", each) for each in soak["growth"])]:
+    ]
+    wrong += [(f"{name} cannot start", f"{count} times") for name, count in result.fatal_exits.items()]
+    if zombies := result.injected.zombies_alive:
+        wrong.append(("zombies", f"{zombies} did not end although they were replaced"))
+    if starved := result.injected.starved:
+        wrong.append(("starved workers", f"{starved} ended although Kafka answered"))
+    for what, examples in [*wrong, *(("not steady", each) for each in soak["growth"])]:
         console.print(f"[red]{what}[/]: {examples}", highlight=False)
-    console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
-
-
-def show_traces(result: TraceResult, console: Console) -> None:
-    """Print the result of a run over traces as tables."""
-    told = result.as_json()
-    outputs = told.pop("outputs")
-    told.pop("options")
-    rows = {
-        name: {"expected": found["expected"], "found": found["found"]} | dict.fromkeys(DEFECTS, 0) | found["defects"]
-        for name, found in outputs.items()
-    }
-    _print(console, "Outputs", rows)
-    facts = {name: _counts(value) if isinstance(value, dict) else value for name, value in told.items()}
-    _print(console, "Run", {name.replace("_", " "): {"": value} for name, value in facts.items()})
-    for name, found in outputs.items():
-        for defect, examples in found["examples"].items():
-            console.print(f"[red]{name} {defect}[/]: {'; '.join(examples)}", highlight=False)
-    for service, count in result.fatal_exits.items():
-        console.print(f"[red]{service} cannot start[/]: {count} times", highlight=False)
     console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
 
 
@@ -180,14 +140,8 @@ def _print(console: Console, title: str, rows: Mapping[str, Mapping[str, object]
 def _text(value: object) -> str:
     if isinstance(value, int | float):
         return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-    return "-" if value is None else str(value)
+    return "-" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _counts(counts: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _dollars(result: Result) -> str:
-    budget = result.options.budget_usd
-    amounts = " <= ".join(f"${amount / 1_000_000:.6f}" for amount in (result.bill, result.ledger))
-    return f"{amounts} <= " + ("no limit" if budget is None else f"${budget:.6f}")

@@ -1,4 +1,4 @@
-"""Routing rows: those that a run begins with, those without effect, and what the rows say of each event.
+"""Routing rows, and the decisions about each event that follow from them.
 
 The rules are the documented ones, with no code of the product; only lead times are seconds (see `chaos.quick_rows`).
 """
@@ -6,30 +6,18 @@ The rules are the documented ones, with no code of the product; only lead times 
 from __future__ import annotations
 
 import json
-import random
 import struct
-import threading
-import time
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import blake2b
 from math import ceil, inf
-from types import MappingProxyType
 from typing import Any, NamedTuple
-
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from chaos.findings import Found
 from chaos.tally import Source
-from chaos.waiting import require
-from ragweir.errors import RagweirError
-from ragweir.streams.runtime.processes.child_python import python_command
 
 LEAD_S = 10
 """The least time from a row's timestamp to its effective time, in seconds: 45 minutes in the product."""
@@ -38,26 +26,8 @@ SHARE = 0.04
 FLOOR_SHARE = 0.25
 KEY = "chaos"
 """The settings `routing.share`, `routing.floor_share` and `routing.key` of a run with rows."""
-ROUTING: Mapping[str, object] = MappingProxyType(
-    {"routing__share": SHARE, "routing__floor_share": FLOOR_SHARE, "routing__key": KEY, "routing__rules": []}
-)
-"""Settings by which the rows of the topic `control` select events."""
-RISK = "grounding"
-"""The group of `unsupported_risk`, by which rows select."""
-QUICK_ROWS = tuple(python_command("-m", "chaos.quick_rows"))
-"""The command that runs a slot with short lead times, before a mutant's name and the command line of the service."""
-PLANNERS = ("planner", "planner")
-"""The services that faults are aimed at besides those of every run: as many planners, which fence one another."""
-SHORT_TRANSACTIONS: Mapping[str, int] = MappingProxyType({"transaction.timeout.ms": 3_000})
-ABORTS: Mapping[str, str] = MappingProxyType({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"})
-"""Properties of clients and of the broker that end a planner's transaction within the difference of the lead times, as
-their defaults do in the product."""
-_CALL_S = 30.0
 _DRAWS = 2**64
-_LATE_S = 5.0
-"""Time between two lots of rows without effect, in seconds."""
-_SECOND_MS = 1_000
-_HOUR_MS = 3_600_000
+SECOND_MS = 1_000
 _DELETED_MS = 10_000
 """The longest time from before a topic is deleted until every broker says so, as each check before a commit asks."""
 _TOLERANCE_MS = 1_000
@@ -75,7 +45,7 @@ class Row(NamedTuple):
     @property
     def revision(self) -> str:
         """The row's name in decisions."""
-        return _text(self.effective_ms)
+        return text_of(self.effective_ms)
 
     @property
     def digest(self) -> str:
@@ -157,7 +127,7 @@ class RowChecker:
         except (ValueError, TypeError):
             self.without_effect += 1
             return
-        if row.effective_ms < written_ms + LEAD_S * _SECOND_MS:
+        if row.effective_ms < written_ms + LEAD_S * SECOND_MS:
             self.without_effect += 1
             return
         topic = self._topics[-1]
@@ -189,6 +159,10 @@ class RowChecker:
             "routing_ahead" in evaluation["flags"],
         )
 
+    def facts(self) -> dict[str, int]:
+        """Return numbers of rows and of decisions."""
+        return {"used": len(self.used), "without_effect": self.without_effect, "events_ahead": self.ahead}
+
     def compare(self, found: Found, rows: Found) -> None:
         """Add the defects of decisions, and of the rows."""
         rows.expected = rows.found = sum(len(topic.keys) for topic in self._topics)
@@ -218,8 +192,8 @@ class RowChecker:
     def _wrong_by(self, topic: _Topic, decided: Decided) -> str:
         rows = topic.rows.get(decided.application, [])
         held = rows[: bisect_right(rows, decided.event_ms, key=lambda row: row.effective_ms)]
-        known_ms = decided.written_ms + LEAD_S * _SECOND_MS + _TOLERANCE_MS
-        if decided.ahead and decided.event_ms < self.begun_ms + LEAD_S * _SECOND_MS:
+        known_ms = decided.written_ms + LEAD_S * SECOND_MS + _TOLERANCE_MS
+        if decided.ahead and decided.event_ms < self.begun_ms + LEAD_S * SECOND_MS:
             return "is flagged as ahead, and all rows were known"
         if not decided.ahead and decided.event_ms > known_ms:
             return "lacks the flag for an event ahead of the rows"
@@ -228,7 +202,7 @@ class RowChecker:
         if not held or (decided.ahead and decided.row == "shipped"):
             return "" if decided.row == "shipped" else f"has the row {decided.row}, not the shipped one"
         if decided.row not in possible:
-            return f"of {_text(decided.event_ms)} has the row {decided.row}, not {held[-1].revision}"
+            return f"of {text_of(decided.event_ms)} has the row {decided.row}, not {held[-1].revision}"
         if decided.digest != possible[decided.row].digest:
             return f"has the row {decided.row} with other numbers"
         expected = possible[decided.row].decision(decided.event_id, decided.risk)
@@ -236,81 +210,10 @@ class RowChecker:
         return "" if got == expected else f"is decided as {got}, not {expected}"
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """The topic `control`, to which rows are written besides those of the planners."""
-
-    bootstrap: str
-    topic: str
-    seed: int
-    create: Callable[[], object]
-    """Creates the topic, or raises while the deleted one still exists."""
-
-    def recreate(self, other_rows: Callable[[], AbstractContextManager[None]]) -> None:
-        """Delete the topic and create it again without the rows that it had, in the context that is given."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        with other_rows():
-            admin.delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
-            gone = partial(self._is_gone, admin)
-            require(gone, _CALL_S, f"{self.topic} is not deleted")
-            require(self._created, _CALL_S, f"{self.topic} cannot be created again")
-
-    def _is_gone(self, admin: AdminClient) -> bool:
-        return self.topic not in admin.list_topics(timeout=_CALL_S).topics
-
-    def _created(self) -> bool:
-        with suppress(RagweirError):
-            self.create()
-            return True
-        return False
-
-    def send_history(self, begin_ms: float) -> None:
-        """Write rows of the hours before a run, each an hour before it took effect.
-
-        The last application has a row for the last hours only, and the shipped row before.
-        """
-        rng = random.Random(f"rows {self.seed}")  # noqa: S311 (the same rows for the same seed)
-        hours = [(name, hour) for name in range(APPLICATIONS - 1) for hour in range(9)] + [(APPLICATIONS - 1, 1)]
-        rng.shuffle(hours)
-        times = [(name, int(begin_ms) - hour * _HOUR_MS - rng.randrange(_HOUR_MS)) for name, hour in hours]
-        self._send([(name, at, at - _HOUR_MS) for name, at in times], rng)
-
-    def send_late(self, over: threading.Event) -> None:
-        """Write rows that take effect too soon, or did long ago, and records that are no rows, until a run is over.
-
-        The clocks of their writers are so far behind that the rows seem early enough.
-        """
-        rng = random.Random(f"late {self.seed}")  # noqa: S311
-        offsets = (-2 * _HOUR_MS, -5 * _SECOND_MS, 1, (LEAD_S - 2) * _SECOND_MS)
-        while not over.wait(_LATE_S):
-            now_ms = int(time.time() * _SECOND_MS)
-            times = [(name, now_ms + offset + name) for name in range(APPLICATIONS) for offset in offsets]
-            self._send([(name, at, at - _HOUR_MS) for name, at in times], rng, b"no row")
-
-    def _send(self, rows: Iterable[tuple[int, int, int]], rng: random.Random, *more: bytes) -> None:
-        """Write rows, by the application's number, the effective time and the timestamp, and other values."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        for name, effective_ms, written_ms in rows:
-            application, effective = f"app-{name}", _text(effective_ms)
-            row = {
-                "application": application,
-                "effective_at": effective,
-                "share": SHARE,
-                "floor_share": FLOOR_SHARE,
-                "bin": rng.choice((35, 94, 94, 94, 99)),
-                "at_bin": rng.random() * 0.4,
-                "floor": rng.random() * SHARE * FLOOR_SHARE,
-            }
-            key = json.dumps([application, effective], separators=(",", ":")).encode()
-            producer.produce(self.topic, json.dumps(row).encode(), key, timestamp=written_ms)
-        for value in more:
-            producer.produce(self.topic, value, b"x")
-        producer.flush(30)
-
-
 def _ms(text: str) -> float:
     return datetime.fromisoformat(text).timestamp() * 1_000
 
 
-def _text(epoch_ms: float) -> str:
+def text_of(epoch_ms: float) -> str:
+    """Return a time as rows have it."""
     return datetime.fromtimestamp(epoch_ms / 1_000, UTC).isoformat().replace("+00:00", "Z")

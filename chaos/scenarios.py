@@ -15,12 +15,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from chaos.broker import Cluster
+from chaos.broker import QUICK_CLIENT, Cluster
 from chaos.checker import Checker
+from chaos.courses import COSTLY
 from chaos.events import Drawn, EventSender, interaction
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
-from chaos.run import COSTLY, QUICK_CLIENT
 from chaos.transactions import Action, Moment, Verdict
 from chaos.waiting import require
 from ragweir.errors import DO_NOT_RESTART

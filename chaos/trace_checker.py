@@ -12,69 +12,53 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Message
 
 from chaos.findings import Defect, Findings
-from chaos.trace_events import Truth, interaction
-from chaos.trace_reference import TraceTimes, joined
-from ragweir.streams.runtime.kafka.client_messages import record_of
-from ragweir.streams.runtime.records import Record
+from chaos.reading import consumer, headers_of, partitions_of, read_partition
+from chaos.reference import Reading, joined
+from chaos.stalls import Stall
+from chaos.truth import Truth, content
 
-_POLL_S = 0.5
+_EXTRA_S = 10.0
+"""Time beyond `patience_s` for which no further interaction has come in the end, in seconds."""
 
 
-def read_topic(bootstrap: str, topic: str, partition: int, within_s: float = 60.0) -> Iterator[Record]:
-    """Yield the committed records of a partition.
+class _SpansRecord(NamedTuple):
+    """A record of `spans`."""
 
-    Raises:
-        TimeoutError: if an open transaction hides its end.
-    """
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "chaos-traces",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    try:
-        at = TopicPartition(topic, partition, 0)
-        end = consumer.get_watermark_offsets(at, timeout=within_s)[1]
-        consumer.assign([at])
-        reached, until = 0, time.monotonic() + within_s
-        while reached < end:
-            for message in consumer.consume(1_000, _POLL_S):
-                error = message.error()
-                if error is None:
-                    until = time.monotonic() + within_s
-                    yield record_of(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    reached = message.offset() or 0
-            if time.monotonic() > until:
-                raise TimeoutError(f"an open transaction hides the end of {topic}/{partition}")
-    finally:
-        consumer.close()
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
 
 
 class TraceChecker:
-    """Compares the outputs of join.
+    """Compares the outputs of join, when services have ended; until then it only looks how many interactions there are.
 
     Args:
         bootstrap: the brokers.
         prefix: prefix of the topics.
         partitions: number of partitions of each topic with the prefix.
         truth: the traces that were sent.
-        times: the settings of assemble.
+        settings: the settings `assemble`.
+        reading: the functions that read spans, and make interactions of them.
     """
 
-    def __init__(self, bootstrap: str, prefix: str, partitions: int, truth: Truth, times: TraceTimes) -> None:
+    lag = 0
+    stalls: Sequence[Stall] = ()
+
+    def __init__(
+        self, bootstrap: str, prefix: str, partitions: int, truth: Truth, settings: Any, reading: Reading
+    ) -> None:
         self._bootstrap, self._prefix, self._partitions = bootstrap, prefix, partitions
-        self._truth, self._times = truth, times
+        self._truth, self._settings, self._reading = truth, settings, reading
+        self._watching = consumer(bootstrap)
+        self._watching.assign(partitions_of(f"{prefix}interactions", range(partitions)))
+        self._seen: set[bytes] = set()
+        self._changed = time.monotonic()
         self.findings = Findings()
         self.dead_letters: Counter[str] = Counter()
         """Dead letters by the class of error."""
@@ -84,50 +68,87 @@ class TraceChecker:
         self.in_time = self.torn_late = 0
         """Traces whose spans came within `settle_s`, and others that were emitted without all of their spans."""
 
-    def compare(self) -> Findings:
+    def start(self) -> None:
+        """Do nothing: it reads when it is asked."""
+
+    def watch(self, kind: str) -> None:
+        """Measure no stalls."""
+
+    def complete(self, _: int) -> bool:
+        """Return True once every trace whose root came has an interaction, and no other has come for long enough."""
+        before = len(self._seen)
+        self._seen |= {each.key() or b"" for each in self._watching.consume(1_000, 0.5) if each.error() is None}
+        if len(self._seen) > before:
+            self._changed = time.monotonic()
+        enough = len(self._seen) >= len(self._truth.spans) - len(self._truth.orphans)
+        return enough and time.monotonic() > self._changed + self._settings.patience_s + _EXTRA_S
+
+    @property
+    def progress(self) -> tuple[int, ...]:
+        """A value that changes whenever there is new output."""
+        return (len(self._seen),)
+
+    def facts(self) -> dict[str, Any]:
+        """Return more results as plain data."""
+        return {
+            "traces": len(self._truth.spans),
+            "spans": sum(self._truth.spans),
+            "records_of_spans": self.span_records,
+            "traces_in_time": self.in_time,
+            "late_traces_without_all_spans": self.torn_late,
+            "interactions_by_flags": dict(self.flags),
+            "dead_letters": dict(self.dead_letters),
+        }
+
+    def finish(self, within_s: float) -> Findings:
         """Read all topics, and return what is wrong.
 
         Raises:
             TimeoutError: if an open transaction hides the end of a topic.
         """
+        self._watching.close()
         found: _Found = defaultdict(list)
-        letters: Counter[bytes] = Counter()
+        letters: Counter[tuple[int, str, bytes]] = Counter()
         for partition in range(self._partitions):
-            for record in self._read("interactions", partition):
-                found[record.key or b""].append(_Output.read(record))
-            for record in self._read("dead-letter", partition):
-                letters[_digest(record.key, record.value)] += 1
-                headers = dict(record.headers)
-                self.dead_letters[(headers.get("ragweir-error-class") or b"").decode()] += 1
-        self._compare_with_reference(found, letters)
+            for message in self._read("interactions", partition, within_s):
+                found[message.key() or b""].append(_Output.read(message))
+            for message in self._read("dead-letter", partition, within_s):
+                headers = {name: value.decode() for name, value in headers_of(message).items()}
+                error_class = headers["ragweir-error-class"]
+                source = int(headers["ragweir-source-partition"]), f"{error_class} {headers['ragweir-source-offset']}"
+                letters[*source, _digest(message.value())] += 1
+                self.dead_letters[error_class] += 1
+        self._compare_with_reference(found, letters, within_s)
         self._compare_with_truth(found)
         return self.findings
 
-    def _read(self, topic: str, partition: int) -> Iterator[Record]:
-        return read_topic(self._bootstrap, self._prefix + topic, partition)
+    def _read(self, topic: str, partition: int, within_s: float) -> Iterator[Message]:
+        return read_partition(self._bootstrap, self._prefix + topic, partition, within_s)
 
-    def _compare_with_reference(self, found: _Found, letters: Counter[bytes]) -> None:
+    def _compare_with_reference(self, found: _Found, letters: Counter[tuple[int, str, bytes]], within_s: float) -> None:
         interactions, dead = self.findings.of("interactions, by the reference"), self.findings.of("dead letters")
         interactions.found, dead.found = sum(map(len, found.values())), letters.total()
         expected: dict[bytes, bytes] = {}
         for partition in range(self._partitions):
-            records = list(self._read("spans", partition))
-            self.span_records += sum(record.key is not None for record in records)
-            for emission in joined(records, self._times):
-                digest = _digest(emission.key, emission.value)
-                if emission.topic == "dead-letter":
+            log = [
+                _SpansRecord(each.offset() or 0, each.key(), each.value(), tuple(headers_of(each).items()))
+                for each in self._read("spans", partition, within_s)
+            ]
+            self.span_records += sum(record.key is not None for record in log)
+            for topic, name, value in joined(log, self._settings, self._reading):
+                if topic == "dead-letter":
                     dead.expected += 1
-                    letters[digest] -= 1
-                elif emission.topic == "interactions":
+                    letters[partition, name, _digest(value)] -= 1
+                else:
                     interactions.expected += 1
-                    expected[emission.key or b""] = digest
+                    expected[name.encode()] = _digest(value)
         for key in expected.keys() | found.keys():
             if defect := _defect(found.get(key, []), expected.get(key)):
                 interactions.add(defect, f"{key!r}")
-        for _ in (+letters).elements():
-            dead.add("duplicated", "a dead letter that the reference has not")
-        for _ in (-letters).elements():
-            dead.add("lost", "a dead letter of the reference")
+        for partition, name, _ in (+letters).elements():
+            dead.add("duplicated", f"{name} of partition {partition}, which the reference has not")
+        for partition, name, _ in (-letters).elements():
+            dead.add("lost", f"{name} of partition {partition}")
 
     def _compare_with_truth(self, found: _Found) -> None:
         """Compare with what the generator knows. A root that never came has no certain interaction."""
@@ -136,7 +157,7 @@ class TraceChecker:
         for key, values in found.items():
             outputs[int(key.partition(b":")[0], 16) - 1] += values
         for number, count in enumerate(truth.spans):
-            in_time = truth.in_time(number, self._times.settle_s)
+            in_time = truth.in_time(number, self._settings.settle_s)
             self.in_time += in_time
             if number in truth.orphans:
                 continue
@@ -160,7 +181,6 @@ class _Output:
     """One interaction."""
 
     digest: bytes
-    """Digest of its key and value."""
     spans: int
     """Number of its spans."""
     flags: str
@@ -169,11 +189,11 @@ class _Output:
     """True if its id, question, answer and contexts are those that were sent."""
 
     @classmethod
-    def read(cls, record: Record) -> _Output:
-        event = json.loads(record.value or b"")
+    def read(cls, message: Message) -> _Output:
+        event = json.loads(message.value() or b"")
         assembly = event.get("assembly") or {}
         flags = " ".join(assembly.get("flags") or ()) or "whole"
-        return cls(_digest(record.key, record.value), assembly.get("spans", 0), flags, _is_whole(event))
+        return cls(_digest(message.value()), assembly.get("spans", 0), flags, _is_whole(event))
 
 
 def _defect(outputs: Sequence[_Output], expected: bytes | None) -> Defect | None:
@@ -189,15 +209,14 @@ _Found = defaultdict[bytes, list[_Output]]
 """The interactions by key."""
 
 
-def _digest(key: bytes | None, value: bytes | None) -> bytes:
-    return sha256(repr((key or b"", value or b"")).encode()).digest()
+def _digest(value: bytes | None) -> bytes:
+    return sha256(value or b"").digest()
 
 
 def _is_whole(event: dict[str, Any]) -> bool:
-    asked = interaction(int(event["event_id"].partition(":")[0], 16) - 1)
-    texts = [context.text for context in asked.contexts or ()]
+    sent = content(int(event["event_id"].partition(":")[0], 16) - 1)
     return (
-        event["event_id"] == f"{asked.trace_id}:{asked.span_id}"
-        and (event.get("query"), event.get("response")) == (asked.query, asked.response)
-        and [context.get("text") for context in event.get("contexts") or ()] == texts
+        event["event_id"] == f"{sent.trace_id}:{sent.span_id}"
+        and (event.get("query"), event.get("response")) == (sent.query, sent.response)
+        and [context.get("text") for context in event.get("contexts") or ()] == sent.contexts
     )

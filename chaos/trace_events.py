@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
+from chaos.truth import Sending, Truth, content, spans_of
 from ragweir.schemas.interaction import Context, Interaction, Span, Usage
 from ragweir.streams.playground.traces import merged, otlp_requests
 
@@ -37,59 +35,13 @@ class TraceMix:
     """Requests without keys that travel with those of another trace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """One record to send."""
-
-    at_s: float
-    """Time since the beginning of the workload."""
-    key: bytes | None
-    value: bytes
-    traces: tuple[int, ...]
-    """Numbers of the traces that it belongs to."""
-
-
-@dataclass(slots=True)
-class Truth:
-    """The content of all traces, and the times at which their requests came."""
-
-    spans: array[int] = field(default_factory=lambda: array("i"))
-    """Number of spans of each trace."""
-    orphans: set[int] = field(default_factory=set)
-    first_s: array[float] = field(default_factory=lambda: array("d"))
-    """Time before which nothing of a trace was sent."""
-    last_s: array[float] = field(default_factory=lambda: array("d"))
-    """Time at which all that was sent of a trace had arrived."""
-
-    def add(self, spans: int) -> int:
-        """Add a trace; return its number."""
-        self.spans.append(spans)
-        self.first_s.append(float("inf"))
-        self.last_s.append(float("-inf"))
-        return len(self.spans) - 1
-
-    def sent(self, sending: Sending, at_s: float) -> None:
-        """Record that a record is about to be sent."""
-        for number in sending.traces:
-            self.first_s[number] = min(at_s, self.first_s[number])
-
-    def arrived(self, sending: Sending, at_s: float) -> None:
-        """Record that a record has arrived."""
-        for number in sending.traces:
-            self.last_s[number] = max(at_s, self.last_s[number])
-
-    def in_time(self, number: int, settle_s: float) -> bool:
-        """Return true if all spans of a trace came within this time."""
-        return number not in self.orphans and self.last_s[number] - self.first_s[number] < settle_s
-
-
 def interaction(number: int) -> Interaction:
     """Return the interaction of a trace, whose values follow from its number.
 
     >>> interaction(41).trace_id, interaction(41).query
     ('0000000000000000000000000000002a', 'Is 41 even?')
     """
-    began = _EPOCH + timedelta(milliseconds=37 * number)
+    began, own = _EPOCH + timedelta(milliseconds=37 * number), content(number)
 
     def at(ms: int) -> datetime:
         return began + timedelta(milliseconds=ms)
@@ -100,15 +52,15 @@ def interaction(number: int) -> Interaction:
     ]
     return Interaction(
         event_id=f"e{number}",
-        trace_id=f"{number + 1:032x}",
-        span_id=f"{number + 1:016x}",
-        query=f"Is {number} even?",
-        response=f"{number} is {'odd' if number % 2 else 'even'}.",
+        trace_id=own.trace_id,
+        span_id=own.span_id,
+        query=own.query,
+        response=own.response,
         started_at=began,
         ended_at=at(500 + number % 887),
         application=f"app-{number % 3}",
         model="simulated",
-        contexts=tuple(Context(text=f"{number} is a number.", chunk_id=f"c{number}-{rank}") for rank in range(2)),
+        contexts=tuple(Context(text=text, chunk_id=f"c{number}-{rank}") for rank, text in enumerate(own.contexts)),
         spans=(
             Span(kind="embedding", name="embed", started_at=at(1), ended_at=at(20)),
             Span(kind="retrieval", name="search", started_at=at(20), ended_at=at(90)),
@@ -117,12 +69,6 @@ def interaction(number: int) -> Interaction:
         ),
         usage=Usage(input_tokens=number % 997, output_tokens=number % 89),
     )
-
-
-def span_count(request: bytes) -> int:
-    """Return the number of spans in an export request."""
-    parsed = ExportTraceServiceRequest.FromString(request)
-    return sum(len(scope.spans) for resource in parsed.resource_spans for scope in resource.scope_spans)
 
 
 class TraceGenerator:
@@ -180,15 +126,14 @@ class TraceGenerator:
         asked = interaction(len(self.truth.spans))
         two = rng.random() < mix.two_services
         requests = otlp_requests(asked, seed=self._seed, flushes=rng.randrange(1, 4), two_services=two)
-        counts = [span_count(request) for request in requests]
-        number = self.truth.add(sum(counts))
-        self.spans += sum(counts)
+        number = self.truth.add(sum(len([*spans_of(request)]) for request in requests))
+        self.spans += self.truth.spans[number]
         key = f"{number + 1:032x}".encode() if rng.random() < mix.keyed else None
         offsets = sorted(rng.uniform(0, self._spread_s) for _ in requests)
         if rng.random() < mix.orphans:
             self.truth.orphans.add(number)
             root = bytes.fromhex(f"{number + 1:016x}")
-            rootless = [each for each in requests if not _has(each, root)]
+            rootless = [each for each in requests if all(span.span_id != root for span in spans_of(each))]
             offsets, requests = offsets[: len(rootless)], rootless
         elif rng.random() < mix.late:
             offsets[-1] += rng.uniform(*self._late_s)
@@ -206,13 +151,3 @@ class TraceGenerator:
                 value, traces = merged([sending.value, other.value]), (*sending.traces, *other.traces)
                 sending = Sending(sending.at_s, None, value, traces)
             yield sending
-
-
-def _has(request: bytes, root: bytes) -> bool:
-    parsed = ExportTraceServiceRequest.FromString(request)
-    return any(
-        span.span_id == root
-        for resource in parsed.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    )

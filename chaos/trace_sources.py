@@ -1,108 +1,86 @@
-"""The sources of traces: sends their records, and deletes one source and creates it again meanwhile."""
+"""The workload of traces: sends their records to two topics, and deletes one and creates it again meanwhile."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from chaos.events import EventSender
+from chaos.reading import consumer, partitions_of
+from chaos.topics import CALL_S, admin, recreate
+from chaos.trace_events import TraceGenerator
+from chaos.truth import Sending
 from chaos.waiting import require, wait_for
 
-_CALL_S = 30.0
-_FLUSH_S = 300.0
 _READ_S = 120.0
-_TOPIC_S = 120.0
-Arrived = Callable[[float], object]
-"""Called with the time at which a record was acknowledged."""
-Sent = Callable[[float], object]
-"""Called with the time at which a record is about to be sent."""
 
 
-class TraceSources:
+class TraceSources(EventSender):
     """Two topics: of traces without keys, and of traces whose ids are the keys, which is deleted now and then.
 
     Args:
         bootstrap: the brokers.
-        unkeyed: the topic of records without keys.
-        keyed: the topic of the others.
-        partitions: the number of partitions of both.
-        group: the group of key.
+        prefix: prefix of all topics and groups.
+        partitions: the numbers of partitions of both.
+        generator: the generator of the traces.
+        backlog_s: the time over which the records are spread that are written before the services start.
     """
 
-    def __init__(self, bootstrap: str, unkeyed: str, keyed: str, partitions: Mapping[str, int], group: str) -> None:
-        self._bootstrap, self._unkeyed, self._keyed, self._group = bootstrap, unkeyed, keyed, group
-        self._partitions = partitions
+    def __init__(
+        self, bootstrap: str, prefix: str, partitions: tuple[int, int], generator: TraceGenerator, backlog_s: float
+    ) -> None:
+        super().__init__(bootstrap, f"{prefix}otlp-unkeyed")
+        self.keyed, self._group = f"{prefix}otlp-keyed", f"{prefix}key"
+        self._partitions = dict(zip((self.topic, self.keyed), partitions, strict=True))
+        self._generator, self._backlog_s = generator, backlog_s
+        self._sendings = iter(generator)
+        self._next = next(self._sendings, None)
         self._lock = threading.Lock()
-        self._held: list[tuple[bytes, bytes, Sent, Arrived]] | None = None
+        self._held: list[Sending] | None = None
         """The records with keys that wait until their topic is back; None while it exists."""
-        self._error: KafkaError | None = None
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self._producer = self._new_producer()
-        for topic in partitions:
+        self._admin = admin(bootstrap)
+        for topic in self._partitions:
             self._create(topic)
 
-    def close(self) -> None:
-        """Forget what was not sent."""
-        self._producer.purge()
+    def write_backlog(self) -> None:
+        """Send the records of the time before the services start, which ends now by their timestamps."""
+        start = time.time() - self._backlog_s
+        while self._next is not None and self._next.at_s < self._backlog_s:
+            self._send_next(start + self._next.at_s)
+        self.flush()
 
-    # Sending.
+    def dues(self) -> Iterator[float]:
+        """Yield the time at which each further record is due, in seconds since the start."""
+        while self._next is not None:
+            yield self._next.at_s - self._backlog_s
 
-    def send(self, key: bytes | None, value: bytes, sent: Sent, arrived: Arrived, at_s: float | None = None) -> None:
-        """Send a record, or keep it until its topic is back; `at_s` is its timestamp instead of the current time."""
+    def send_next(self, _: float | None = None) -> None:
+        """Send the next record, or keep it until its topic is back."""
+        self._send_next(None)
+
+    def _send_next(self, at_s: float | None) -> None:
+        sending = self._next
         with self._lock:
-            if key is not None and self._held is not None:
-                self._held.append((key, value, sent, arrived))
-            else:
-                self._send(key, value, sent, arrived, at_s)
+            if sending is not None and sending.key is not None and self._held is not None:
+                self._held.append(sending)
+            elif sending is not None:
+                self._send(sending, at_s)
+        self._next = next(self._sendings, None)
 
-    def _send(self, key: bytes | None, value: bytes, sent: Sent, arrived: Arrived, at_s: float | None) -> None:
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            self._error = error or self._error
-            arrived(time.time() if at_s is None else at_s)
-
-        topic, time_s = self._unkeyed if key is None else self._keyed, time.time() if at_s is None else at_s
-        sent(time_s)
-        while True:
-            try:
-                self._producer.produce(topic, value, key, timestamp=int(time_s * 1_000), on_delivery=delivered)
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-        self._producer.poll(0)
-
-    def poll(self, seconds: float) -> None:
-        """Handle delivery reports for some time."""
-        self._producer.poll(seconds)
-
-    def flush(self) -> None:
-        """Wait until all records are acknowledged.
-
-        Raises:
-            RuntimeError: if one is not accepted.
-        """
-        left = self._producer.flush(_FLUSH_S)
-        if left or self._error is not None:
-            raise RuntimeError(f"the broker did not accept all records: {self._error or f'{left} are left'}")
-
-    def _new_producer(self) -> Producer:
-        return Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                "message.timeout.ms": int(_FLUSH_S * 1_000),
-                "reconnect.backoff.max.ms": 500,
-                "queue.buffering.max.messages": 10_000,
-                "log_level": 0,
-            }
+    def _send(self, sending: Sending, at_s: float | None) -> None:
+        """Send a record now, or with a timestamp of the past, at which it has arrived."""
+        truth, time_s = self._generator.truth, time.time() if at_s is None else at_s
+        truth.sent(sending, time_s)
+        self.produce(
+            self.topic if sending.key is None else self.keyed,
+            sending.value,
+            sending.key,
+            arrived=lambda: truth.arrived(sending, time.time() if at_s is None else at_s),
+            timestamp=int(time_s * 1_000),
         )
-
-    # The topic that is deleted.
 
     def recreate(self, away_s: float) -> bool:
         """Delete the topic of keyed records once it was read, and create it again; return False if that took too long.
@@ -114,38 +92,21 @@ class TraceSources:
             self.flush()
             self._held = []
         try:
-            if not wait_for(self._is_read, _READ_S) or not wait_for(self._delete, _TOPIC_S):
+            if not wait_for(self._is_read, _READ_S):
                 return False
-            time.sleep(away_s)
-            require(lambda: self._create(self._keyed), _TOPIC_S, f"{self._keyed} cannot be created again")
-            require(self._is_found, _TOPIC_S, f"key does not find {self._keyed} again")
+            recreate(self._bootstrap, self.keyed, lambda: self._create(self.keyed), away_s)
+            require(self._is_found, _READ_S, f"key does not find {self.keyed} again")
         finally:
             with self._lock:
-                # The client may know the deleted topic.
-                self.flush()
-                self._producer = self._new_producer()
+                self.reconnect()  # The client may know the deleted topic.
                 held, self._held = self._held or [], None
                 for each in held:
-                    self._send(*each, None)
+                    self._send(each, None)
         return True
 
-    def _create(self, topic: str) -> bool:
-        """Create a topic; return False if a deleted one of the name is left, or nobody answers during another fault."""
+    def _create(self, topic: str) -> None:
         wanted = NewTopic(topic, self._partitions[topic], 1)
-        with suppress(KafkaException, TimeoutError):
-            self._admin.create_topics([wanted], operation_timeout=_CALL_S)[topic].result(_CALL_S)
-            return True
-        return False
-
-    def _delete(self) -> bool:
-        """Delete the topic of keyed records; return False if nobody answers."""
-        try:
-            self._admin.delete_topics([self._keyed], operation_timeout=_CALL_S)[self._keyed].result(_CALL_S)
-        except TimeoutError:
-            return False
-        except KafkaException as error:
-            return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)  # An earlier call has done it.
-        return True
+        self._admin.create_topics([wanted], operation_timeout=CALL_S)[topic].result(CALL_S)
 
     def _read_to(self) -> dict[int, tuple[int, int]]:
         """Return the offset that key has committed, below 0 without one, and the end, by partition.
@@ -155,11 +116,11 @@ class TraceSources:
         Raises:
             KafkaException: if nobody answers, such as during another fault.
         """
-        places = [TopicPartition(self._keyed, number) for number in range(self._partitions[self._keyed])]
-        asking = Consumer({"bootstrap.servers": self._bootstrap, "group.id": self._group, "log_level": 0})
+        places = partitions_of(self.keyed, range(self._partitions[self.keyed]))
+        asking = consumer(self._bootstrap, group=self._group)
         try:
-            committed = asking.committed(places, timeout=_CALL_S)
-            ends = [asking.get_watermark_offsets(at, timeout=_CALL_S, cached=False)[1] for at in places]
+            committed = asking.committed(places, timeout=CALL_S)
+            ends = [asking.get_watermark_offsets(at, timeout=CALL_S, cached=False)[1] for at in places]
         finally:
             asking.close()
         return {at.partition: (at.offset, end) for at, end in zip(committed, ends, strict=True)}

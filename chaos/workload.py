@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
-from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from chaos.checker import Checker
 from chaos.events import EventSender, Generator
+from chaos.topics import CALL_S, admin, recreate
 from chaos.waiting import require, wait_for
-from ragweir.errors import RagweirError
 
-_CALL_S = 30.0
 _TOPIC_S = 60.0
 
 
@@ -61,10 +59,7 @@ class Workload(EventSender):
             self.flush()
             if not wait_for(lambda: self._checker.complete(self.sent), within_s):
                 return False
-            before, admin = self._id(), self._admin(self._bootstrap)
-            admin.delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
-            # Until it has another id: brokers may still return the deleted one.
-            require(lambda: self._created_anew(before), _TOPIC_S, f"{self.topic} cannot be created again")
+            recreate(self._bootstrap, self.topic, self._create)
             self._wait_for_partitions(self._first_partitions)
             self.generator.restart(self._first_partitions)
             self.reconnect()
@@ -74,8 +69,8 @@ class Workload(EventSender):
     def grow(self) -> bool:
         """Add a partition to the topic, and send to it from then on; return True."""
         more = self.generator.partitions + 1
-        admin = self._admin(self._bootstrap)
-        admin.create_partitions([NewPartitions(self.topic, more)])[self.topic].result(_CALL_S)
+        asked = admin(self._bootstrap)
+        asked.create_partitions([NewPartitions(self.topic, more)])[self.topic].result(CALL_S)
         self._wait_for_partitions(more)
         with self._lock:
             self.reconnect()
@@ -83,28 +78,16 @@ class Workload(EventSender):
             self._checker.grown(more)
         return True
 
-    @staticmethod
-    def _admin(bootstrap: str) -> AdminClient:
-        return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    def _created_anew(self, before: str) -> bool:
-        with suppress(RagweirError):
-            self._create()
-            return self._id() != before
-        return False
-
-    def _id(self) -> str:
-        admin = self._admin(self._bootstrap)
-        described = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_CALL_S)
-        return str(described[self.topic].result(_CALL_S).topic_id)
-
     def _wait_for_partitions(self, number: int) -> None:
         """Wait until every broker's metadata have this number of partitions, each with a leader."""
         for address in self._bootstrap.split(","):
-            admin = self._admin(address)
-            require(partial(self._has_leaders, admin, number), _TOPIC_S, f"{self.topic} does not get its partitions")
+            require(
+                partial(self._has_leaders, admin(address), number),
+                _TOPIC_S,
+                f"{self.topic} does not get its partitions",
+            )
 
-    def _has_leaders(self, admin: AdminClient, number: int) -> bool:
-        found = admin.list_topics(timeout=_CALL_S).topics.get(self.topic)
+    def _has_leaders(self, asked: AdminClient, number: int) -> bool:
+        found = asked.list_topics(timeout=CALL_S).topics.get(self.topic)
         leaders = [each.leader for each in found.partitions.values()] if found is not None else []
         return len(leaders) == number and min(leaders) >= 0

@@ -6,15 +6,15 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from faults import Service, eventually
+from conftest import committed
+from services import Service, eventually
 
 ROOT = Path(__file__).parent.parent
 COMMAND = (sys.executable, "-m", "ragweir.streams.commands")
@@ -49,6 +49,31 @@ def ragweir(
         env=own,
         timeout=_PATIENCE_S,
     )
+
+
+def program(
+    *line: str | Path, folder: Path = ROOT, env: Mapping[str, str] | None = None, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run any program to its end, with this text on its standard input."""
+    return subprocess.run(
+        list(map(str, line)),
+        input=text,
+        cwd=folder,
+        env=environment() if env is None else env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PATIENCE_S,
+    )
+
+
+def begun(
+    *words: str | Path, before: Sequence[str] = COMMAND, folder: Path = ROOT, stdin: int | None = None, **more: str
+) -> subprocess.Popen[bytes]:
+    """Begin a command, whose outputs are pipes."""
+    pipe = subprocess.PIPE
+    line = [*before, *map(str, words)]
+    return subprocess.Popen(line, stdin=stdin, stdout=pipe, stderr=pipe, cwd=folder, env=environment(**more))
 
 
 _WARM = threading.Lock()
@@ -91,12 +116,11 @@ def settled(bootstrap: str, group: str, ends: Mapping[tuple[str, int], int]) -> 
     """Wait until a group has committed these ends of its partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def behind() -> bool:
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-        reached = {(at.topic, at.partition): at.offset for at in asked.result(30).topic_partitions}
-        return any(reached.get(place, 0) < end for place, end in ends.items())
+    def reached() -> bool:
+        found = committed(admin, group)
+        return all(place in found and found[place].offset >= end for place, end in ends.items())
 
-    eventually(lambda: not behind(), f"{group} has settled everything")
+    eventually(reached, f"{group} has settled everything")
 
 
 @contextmanager

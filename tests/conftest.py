@@ -1,6 +1,7 @@
 """What tests share: one real Kafka for the whole run, and the few things that most Kafka tests do with it."""
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -16,11 +17,22 @@ import hypothesis
 import pytest
 import stamina
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from services import Services, end_all
 from typing_extensions import override
 
+from chaos.broker import QUICK as QUICK_BROKER
 from ragweir.errors import LocalServerError, NotInstalled
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import Programs, programs
@@ -28,6 +40,7 @@ from ragweir.streams.runtime.kafka.client import is_transient
 
 if TYPE_CHECKING:
     from fake_worker import World
+    from faults import Traffic
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
@@ -35,12 +48,6 @@ hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("ra
 hypothesis.settings.load_profile("ragweir")
 
 _SECONDS = 30
-QUICK_BROKER = {
-    "group.min.session.timeout.ms": "1000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "500",
-}
 # The tests start hundreds of Python processes: what one has compiled, the others need not.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # By their length, so that no core is idle at the end; with `--no-loadscope-reorder`, as make test runs them.
@@ -167,6 +174,30 @@ def world(monkeypatch: pytest.MonkeyPatch) -> "Iterator[World]":
 
 
 @pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    """Start services; all have ended when the test has."""
+    started = Services(tmp_path)
+    yield started
+    end_all(started)
+
+
+@pytest.fixture
+def traffic(kafka: SharedBroker, prefix: str) -> "Traffic":
+    """Traffic under the test's own prefix."""
+    from faults import Traffic  # noqa: PLC0415 - it imports this module
+
+    return Traffic(kafka.bootstrap, prefix)
+
+
+@pytest.fixture
+def single(kafka: SharedBroker, prefix: str) -> "Traffic":
+    """Traffic on one partition."""
+    from faults import Traffic  # noqa: PLC0415 - as above
+
+    return Traffic(kafka.bootstrap, prefix, partitions=1)
+
+
+@pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
     """A beginning for topic, group and transaction names that no other test has: the test's own name and a number."""
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
@@ -265,3 +296,29 @@ def read_to_end(bootstrap: str, topic: str, isolation: str = "read_committed") -
     finally:
         consumer.close()
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
+
+
+def values(bootstrap: str, topic: str) -> list[Any]:
+    """The JSON values of a topic, without tombstones."""
+    return [json.loads(each.value()) for each in read_to_end(bootstrap, topic) if each.value()]
+
+
+def committed(admin: AdminClient, group: str, within_s: float = _SECONDS) -> dict[tuple[str, int], TopicPartition]:
+    """What a group has committed of each partition."""
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=within_s)[group]
+    return {(at.topic, at.partition): at for at in asked.result().topic_partitions or ()}
+
+
+def transaction(bootstrap: str, name: str) -> Producer:
+    """A producer that has begun a transaction under this name."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, **_QUIET})
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    return producer
+
+
+def trim(bootstrap: str, topic: str, partitions: Iterable[int], offset: int = OFFSET_END) -> None:
+    """Delete records before an offset as retention does; all of them by default."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+    for future in admin.delete_records([TopicPartition(topic, each, offset) for each in partitions]).values():
+        future.result(_SECONDS)

@@ -1,45 +1,21 @@
 """What fault tests share: traffic whose fate is known in advance, and real `ragweir evaluate` processes to hurt."""
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import coordinated, create_topic, produce, read_to_end
+from conftest import committed, coordinated, create_topic, produce, read_to_end
+from services import eventually, quick
 
-ROOT = Path(__file__).parent.parent
-QUICK_CLIENT = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
-"""Kafka's timeouts, scaled down; what is proved does not depend on them."""
 BEHIND = "lies behind what is written already"
 """What a worker logs that was told an offset older than its own output."""
-_PATIENCE_S = 60.0
 
 Place = tuple[int, int]
 """A partition of the interactions and an offset in it."""
-Answer = TypeVar("Answer")
-
-
-def eventually(ask: Callable[[], Answer], what: str) -> Answer:
-    """Ask until the answer is true, and give it; fail when it never is. A broker that cannot tell is asked again."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException):
-            if answer := ask():
-                return answer
-        time.sleep(0.02)
-    pytest.fail(f"in {_PATIENCE_S:.0f} s it never came to this: {what}")
 
 
 class Traffic:
@@ -81,9 +57,8 @@ class Traffic:
 
     def committed(self) -> dict[int, int]:
         """The group's committed offset of each partition of the interactions that has one."""
-        group = f"{self.prefix}evaluate"
-        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
-        return {at.partition: at.offset for at in asked.result().topic_partitions if at.topic == self.topic}
+        found = committed(self.admin, f"{self.prefix}evaluate", 5)
+        return {partition: at.offset for (topic, partition), at in found.items() if topic == self.topic}
 
     def left(self) -> int:
         """How many records are not yet committed."""
@@ -141,95 +116,9 @@ class Traffic:
             assert all(lane == sorted(lane) for lane in lanes.values()), "out of order"
 
 
-class Service:
-    """A process that runs `ragweir evaluate`, supervised (`--workers`) or one slot of it, and what it logs."""
-
-    def __init__(self, arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
-        self.log = log
-        with log.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, *arguments], cwd=ROOT, stderr=stderr, env={**os.environ, **environment}
-            )
-
-    def logged(self, event: str = "", **having: Any) -> list[dict[str, Any]]:
-        """The log lines with this text in their event, and these fields."""
-        whole, _, _ = self.log.read_text().rpartition("\n")  # The last line may be half written.
-        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
-        return [line for line in lines if event in line["event"] and having.items() <= line.items()]
-
-    def pid(self, slot: int) -> int:
-        """The process of a slot, once it has started anew."""
-        return int(eventually(lambda: self.logged("started", slot=slot), f"slot {slot} started")[-1]["pid"])
-
-    def send(self, what: signal.Signals) -> None:
-        """Send a signal to the process itself."""
-        self.process.send_signal(what)
-
-    def ended(self, within_s: float = _PATIENCE_S) -> int:
-        """Wait for its end; gives the exit status."""
-        return self.process.wait(within_s)
-
-    def stop(self, within_s: float = _PATIENCE_S) -> int:
-        """SIGTERM, and wait for its end."""
-        self.send(signal.SIGTERM)
-        return self.ended(within_s)
-
-    def asked(self, path: str, slot: int = 0) -> tuple[int, str]:
-        """The status and text of a path of a slot's telemetry; (0, "") while nothing listens."""
-        started = self.logged("started", slot=slot)
-        if not started:
-            return 0, ""
-        try:
-            with urllib.request.urlopen(started[-1]["telemetry"] + path, timeout=10) as response:
-                return response.status, response.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
-
-    def sample(self, series: str, slot: int = 0) -> float:
-        """The value of one series of a slot's telemetry; 0 when it is not there."""
-        lines = [line.rpartition(" ") for line in self.asked("/metrics", slot)[1].splitlines()]
-        return next((float(value) for name, _, value in lines if name == series), 0.0)
-
-
-def end_all(services: Sequence[Service]) -> None:
-    """End every service, also one that is stopped or does not listen, and print what each logged last."""
-    running = [service for service in services if service.process.poll() is None]
-    for service in running:
-        service.send(signal.SIGCONT)
-        service.send(signal.SIGTERM)
-    for number, service in enumerate(services):
-        try:
-            service.ended(15)
-        except subprocess.TimeoutExpired:
-            service.process.kill()
-            service.ended()
-        print(f"-- log of service {number}", service.log.read_text()[-6000:], sep="\n")
-
-
 def environment(traffic: Traffic, **settings: Any) -> dict[str, str]:
     """Settings of a service for this traffic; small batches, so that much is going on at any moment."""
-    chosen = {
-        "kafka__bootstrap_servers": traffic.bootstrap,
-        "kafka__client": QUICK_CLIENT,
-        "topics__prefix": traffic.prefix,
-        "telemetry__port": 0,
-        "batch__max_events": 20,
-        **settings,
-    }
-    return {
-        f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in chosen.items()
-    }
-
-
-def delete_before(traffic: Traffic, partition: int, offset: int) -> None:
-    """Delete records as retention does."""
-    asked = traffic.admin.delete_records([TopicPartition(traffic.topic, partition, offset)])
-    for future in asked.values():
-        future.result(30)
+    return quick(traffic.bootstrap, traffic.prefix, **{"batch__max_events": 20, **settings})
 
 
 def set_offset(bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:

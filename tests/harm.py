@@ -1,12 +1,12 @@
 """Workers whose events can do harm, for the tests of records on which processes die."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import Service, Traffic, end_all, environment, gone
+from conftest import SharedBroker, committed, create_topic, produce, read_to_end
+from faults import Traffic, environment, gone
+from services import Service, Services
 
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.streams.runtime.recovery.offset_metadata import OffsetMetadata
@@ -98,20 +98,16 @@ main()
 """
 
 
-def starting(tmp_path: Path) -> Iterator[Start]:
-    """Start services whose records can do harm; all have ended when the test has."""
-    services: list[Service] = []
+def starting(services: Services) -> Start:
+    """Gives a function that starts services whose records can do harm."""
 
     def start(
         traffic: Traffic, *arguments: str, service: str = "evaluate", variables: Mapping[str, str] | None = None
     ) -> Service:
-        log = tmp_path / f"{len(services)}.log"
         own = environment(traffic, batch__max_events=100) | dict(variables or {})
-        services.append(Service(["-c", HOSTILE, service, *arguments], log, own))
-        return services[-1]
+        return services.start(service, *arguments, before=("-c", HOSTILE), variables=own)
 
-    yield start
-    end_all(services)
+    return start
 
 
 def event(number: int, harm: str = "") -> bytes:
@@ -131,10 +127,8 @@ def letters(traffic: Traffic) -> list[DeadLetter]:
 
 def metadata(traffic: Traffic, service: str = "evaluate", topic: str = "interactions") -> OffsetMetadata:
     """What a group's committed offset of the first partition says."""
-    group, place = f"{traffic.prefix}{service}", (f"{traffic.prefix}{topic}", 0)
-    asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    own = [at for at in asked.topic_partitions if (at.topic, at.partition) == place]
-    return OffsetMetadata.parse(own[0].metadata if own else None)
+    own = committed(traffic.admin, f"{traffic.prefix}{service}").get((f"{traffic.prefix}{topic}", 0))
+    return OffsetMetadata.parse(own.metadata if own else None)
 
 
 def healthy(traffic: Traffic) -> None:

@@ -1,14 +1,27 @@
 """Poison of every kind: bytes that are no interaction, each with the error class that it has to end as."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import orjson
 
 from ragweir.errors import ErrorClass
 from ragweir.schemas.codec.intake import REQUIRED
+from ragweir.schemas.interaction import Interaction, RecordPart
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
+
+def _models(annotation: Any) -> list[type[RecordPart]]:
+    """The records that an annotation names."""
+    if isinstance(annotation, type) and issubclass(annotation, RecordPart):
+        return [annotation]
+    return [model for each in get_args(annotation) for model in _models(each)]
+
+
+PARTS: Final = {
+    name: models[0] for name, field in Interaction.model_fields.items() if (models := _models(field.annotation))
+}
+"""The parts of an interaction by their fields."""
 MARK: Final = "Xq7Secret"
 """Stands for the text of users: planted in values and in keys, it must never be told to anybody."""
 

@@ -128,6 +128,11 @@ class ScriptedPool(JudgePool):
         costs = Counter({days[0]: cost} if isinstance(cost, int) else cost)
         self._ended.append(JobResult(job, judged, JobUsage(10, 5, costs, calls=1, flags=set(flags)), why, day_over))
 
+    def land_all(self, **result: Any) -> None:
+        """All jobs that are under way end with the same result."""
+        for job in list(self.jobs):
+            self.land(job, **result)
+
     @override
     def drain_metrics(self) -> Measurements:
         return Measurements()
@@ -158,8 +163,9 @@ class Log:
         lane = self.records[topic, partition]
         lane.append(Record(topic, partition, len(lane), key, value, round(at.timestamp() * 1000), headers))
 
-    def ask(self, asked: JudgeRequest, partition: int = 0, at: datetime = NOON) -> None:
-        self.append("judge.requests", partition, asked.evaluation.event_id.encode(), encode(asked), at)
+    def ask(self, *asked: JudgeRequest, partition: int = 0, at: datetime = NOON) -> None:
+        for each in asked:
+            self.append("judge.requests", partition, each.evaluation.event_id.encode(), encode(each), at)
 
     def commit(self, outcome: Outcome, at: datetime) -> None:
         for emission in outcome.emissions:

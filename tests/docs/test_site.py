@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import program
 
 ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(
@@ -18,14 +18,8 @@ FETCHED = re.compile(
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    done = program(*command, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     return folder

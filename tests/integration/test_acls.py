@@ -22,13 +22,14 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 from conftest import produce, read_to_end
-from faults import Service, eventually
 from scripted_judge import ScriptedPool, config
+from services import Service, eventually
 
 from chaos.acls import USERS, grant, rights
 from chaos.compatibility import JUDGE
-from chaos.fleet import judge_settings, variables
+from chaos.fleet import judge_settings
 from chaos.guarded import Guarded
+from chaos.process import variables
 from ragweir.schemas.access import PARTS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key

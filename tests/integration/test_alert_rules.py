@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from commands import program
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -117,9 +118,7 @@ def test_lint_finds_nothing_in_all_rules(tools: Programs, tmp_path: Path, slos: 
 def test_alertmanager_takes_the_configuration(tools: Programs) -> None:
     """Alertmanager's configuration that ships has no error."""
     file = DEPLOY / "alertmanager" / "alertmanager.yml"
-    done = subprocess.run(
-        [tools.amtool, "check-config", file], cwd=tools.home, capture_output=True, text=True, check=False
-    )
+    done = program(tools.amtool, "check-config", file, folder=tools.home)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -223,8 +222,8 @@ def test_every_alert_names_a_command_that_exists() -> None:
     for alert, annotations in alerts.items():
         commands = commands_of(annotations.get("next", ""))
         assert commands, alert
-        for program, *words in map(str.split, commands):
-            assert program == "ragweir", alert
+        for name, *words in map(str.split, commands):
+            assert name == "ragweir", alert
             done = CliRunner().invoke(app, [*words, "--help"])
             assert done.exit_code == 0, (alert, words, done.output)
             assert {word for word in words if word.startswith("--")} <= set(done.output.split()), (alert, words)

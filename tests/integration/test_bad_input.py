@@ -15,8 +15,8 @@ from commands import evaluating, settled
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import eventually
 from poison import MARK, POISON, event, fifty_megabytes
+from services import eventually
 
 from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 import typer
-from commands import COMMAND, ROOT, environment, ragweir, told
+from commands import COMMAND, ROOT, begun, environment, ragweir, told
 from conftest import SharedBroker, create_topic, read_to_end
 from poison import GOOD, MARK, POISON, event
 
@@ -210,9 +210,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     """`ragweir score FILE | head -1` ends quietly."""
     file = tmp_path / "many.jsonl"
     file.write_bytes(b"\n".join(event(event_id=f"e{number}") for number in range(2_000)))
-    scoring = subprocess.Popen(
-        [*COMMAND, "score", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()
-    )
+    scoring = begun("score", file)
     assert scoring.stdout is not None
     assert scoring.stderr is not None
     assert orjson.loads(scoring.stdout.readline())["event_id"] == "e0"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from commands import COMMAND, ROOT, environment, ragweir, told
+from commands import COMMAND, ROOT, begun, environment, ragweir, told
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic
 from poison import event
@@ -244,9 +244,7 @@ def test_completion_is_shown_for_bash() -> None:
 def _answer(command: list[str], text: bytes) -> tuple[int, bytes]:
     """Run a command on a terminal of its own, and answer it; gives its status, and what it said."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, *command], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()
-    ) as asking:
+    with begun(*command, stdin=theirs) as asking:
         os.close(theirs)
         os.write(ours, text)
         _, error = asking.communicate(timeout=60)

@@ -10,8 +10,7 @@ import numpy as np
 import orjson
 import pytest
 from commands import ragweir, told
-from confluent_kafka import Producer
-from conftest import SharedBroker, create_topic, produce
+from conftest import SharedBroker, create_topic, produce, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -532,9 +531,7 @@ def test_live_and_runs_are_read_from_their_topics(kafka: SharedBroker, prefix: s
     produce(kafka.bootstrap, run, [orjson.dumps(scored(number, 0.9)) for number in range(30)], partition=1)
     produce(kafka.bootstrap, run, [orjson.dumps(scored(number, 0.25)) for number in range(30)], partition=1)
     produce(kafka.bootstrap, run, [None], partition=0, key=b"x")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}id", "log_level": 0})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = transaction(kafka.bootstrap, f"{prefix}id")
     producer.produce(run, orjson.dumps(scored(99, 0.1)), partition=0)
     producer.flush(30)
     producer.abort_transaction(30)

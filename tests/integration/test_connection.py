@@ -1,7 +1,6 @@
 """Reaching Kafka: waiting for a broker that is away, and TLS, SASL and OAuth passed through, refused when wrong."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, environment, evaluating, ragweir, settled, told
+from commands import evaluating, ragweir, settled, told
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -19,14 +18,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from conftest import create_topic, produce, read_to_end
-from faults import Service, eventually
 from poison import event
+from services import Services, eventually, quick
 
+from chaos.guarded import guarded_broker, login
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.jars import JarRunner
-from ragweir.streams.playground.local.java import find_java
-from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.playground.local.node import Node, free_ports
+from ragweir.streams.playground.local.kafka import local_kafka
 
 SECRET = "hunter2-Xq7"
 SIGN_IN = f"""
@@ -63,49 +60,19 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A broker of its own with all its listeners; the plain one may do everything."""
-    keytool = shutil.which("keytool", path=str(Path(find_java()[0]).parent))
-    if keytool is None:
-        pytest.skip("keytool, which comes with most Javas, is not beside this one")
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "sign_in.py").write_text(SIGN_IN)
-    store = ("-keystore", str(folder / "store.p12"), "-storepass", SECRET, "-alias", "broker")
-    made = ("-genkeypair", *store, "-storetype", "PKCS12", "-keyalg", "RSA", "-dname", "CN=127.0.0.1")
-    subprocess.run([keytool, *made, "-ext", "san=ip:127.0.0.1"], check=True, capture_output=True)
-    exported = subprocess.run([keytool, "-exportcert", "-rfc", *store], check=True, capture_output=True)
-    (folder / "ca.pem").write_bytes(exported.stdout)
-
-    plain, controller, sasl, tls = free_ports(4)
-    listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}"
-    modules = "org.apache.kafka.common.security"
     properties = {
-        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL",
-        "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
-        "listener.name.sasl.plain.sasl.jaas.config": (
-            f'{modules}.plain.PlainLoginModule required user_alice="{SECRET}";'
-        ),
-        "listener.name.sasl.oauthbearer.sasl.jaas.config": (
-            f'{modules}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-        ),
-        "listener.name.tls.ssl.keystore.type": "PKCS12",
-        "listener.name.tls.ssl.keystore.location": str(folder / "store.p12"),
-        "listener.name.tls.ssl.keystore.password": SECRET,
-        "listener.name.tls.ssl.key.password": SECRET,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
         "allow.everyone.if.no.acl.found": "true",
-        "super.users": "User:ANONYMOUS",
+        **login("PLAIN", "plain.PlainLoginModule", f'user_alice="{SECRET}"'),
+        **login("OAUTHBEARER", "oauthbearer.OAuthBearerLoginModule", 'unsecuredLoginStringClaim_sub="broker"'),
     }
-    node = Node(plain, controller, properties)
     try:
-        runner = JarRunner(node, None, lambda _: None)
+        with guarded_broker(folder, {"USERS": "SASL_PLAINTEXT", "TLS": "SSL"}, properties) as at:
+            yield Guarded(at["PLAINTEXT"], at["USERS"], at["TLS"], folder)
     except LocalServerError as error:
         pytest.skip(str(error))
-    try:
-        LocalKafka(node, runner).start()
-        yield Guarded(f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}", f"127.0.0.1:{tls}", folder)
-    finally:
-        runner.discard()
 
 
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
@@ -218,26 +185,20 @@ def test_a_missing_permission_condemns_no_record(guarded: Guarded, prefix: str, 
 
 
 @pytest.mark.heavy
-def test_a_worker_waits_for_a_broker_that_is_absent(tmp_path: Path) -> None:
+def test_a_worker_waits_for_a_broker_that_is_absent(services: Services) -> None:
     """Without a broker a worker says so once, is not ready, and works as soon as one comes."""
-    log = tmp_path / "log"
-    log.touch()
     with local_kafka() as kafka:
         for name in ("interactions", "redrive", "evaluations", "dead-letter"):
             create_topic(kafka.bootstrap, f"late.{name}")
         kafka.stop()
-        arguments = [*COMMAND[1:], "--bootstrap-servers", kafka.bootstrap, "--prefix", "late."]
-        service = Service([*arguments, "evaluate", "--slot", "0"], log, environment())
-        try:
-            eventually(lambda: service.logged("no broker answers"), "it says that there is none")
-            assert service.asked("/readyz") == (503, "waiting for a broker\n")
-            assert service.asked("/healthz")[0] == 200
-            kafka.start()
-            eventually(lambda: service.asked("/readyz")[0] == 200, "it is ready")
-            produce(kafka.bootstrap, "late.interactions", [event()])
-            settled(kafka.bootstrap, "late.evaluate", {("late.interactions", 0): 1})
-            assert len(read_to_end(kafka.bootstrap, "late.evaluations")) == 1
-        finally:
-            status = service.stop()
-    assert status == 0
+        service = services.start("evaluate", "--slot", "0", variables=quick(kafka.bootstrap, "late."))
+        eventually(lambda: service.logged("no broker answers"), "it says that there is none")
+        assert service.asked("/readyz") == (503, "waiting for a broker\n")
+        assert service.asked("/healthz")[0] == 200
+        kafka.start()
+        eventually(lambda: service.asked("/readyz")[0] == 200, "it is ready")
+        produce(kafka.bootstrap, "late.interactions", [event()])
+        settled(kafka.bootstrap, "late.evaluate", {("late.interactions", 0): 1})
+        assert len(read_to_end(kafka.bootstrap, "late.evaluations")) == 1
+        assert service.stop() == 0
     assert len(service.logged("no broker answers")) == 1, "it was said once"

@@ -4,14 +4,15 @@
 """
 
 import ast
+import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from commands import program
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("schemas", "metrics", "streams")
@@ -52,9 +53,7 @@ def mypy(folder: Path) -> str:
     """What mypy says of the product in a folder."""
     if (ROOT / ".mypy_cache").is_dir():  # Most modules have not changed since it was last run here.
         shutil.copytree(ROOT / ".mypy_cache", folder / ".mypy_cache")
-    ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--package", "ragweir"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    ran = program(sys.executable, "-m", "mypy", "--package", "ragweir", folder=folder, env=os.environ)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     return ran.stdout
 

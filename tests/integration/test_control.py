@@ -13,7 +13,7 @@ from commands import COMMAND, ROOT, environment, evaluating, ragweir
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import QUICK_CLIENT, eventually
+from services import QUICK_CLIENT, eventually
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode

@@ -11,16 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import conftest
 import orjson
 import pytest
-from commands import ROOT, environment, evaluating, ragweir, settled, told
-from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
+from commands import begun, evaluating, ragweir, settled, told
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, read_to_end
-from faults import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 from poison import event
+from services import eventually
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.codec.mapping import FieldMap
@@ -97,10 +98,9 @@ def mapped(folder: Path) -> Path:
 
 
 def committed(kafka: SharedBroker, prefix: str) -> dict[int, tuple[int, str | None]]:
-    group = f"{prefix}redrive"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    return {at.partition: (at.offset, at.metadata) for at in asked.topic_partitions or []}
+    found = conftest.committed(admin, f"{prefix}redrive").values()
+    return {at.partition: (at.offset, at.metadata) for at in found}
 
 
 def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
@@ -139,7 +139,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
         assert again.startswith(f"0 sent to {prefix}redrive\n1 would still be rejected")
         assert len(redriven(kafka, prefix)) == 41
         assert committed(kafka, prefix) == before
-    evaluations = [orjson.loads(each.value()) for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
+    evaluations = conftest.values(kafka.bootstrap, f"{prefix}evaluations")
     assert sorted(each["event_id"] for each in evaluations) == sorted(whole | {"early"})
     times = {each["event_id"]: datetime.fromisoformat(each["event_time"]) for each in evaluations}
     assert times.pop("early") == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -267,14 +267,9 @@ main()
 def hurt(
     kafka: SharedBroker, prefix: str, moment: str, turn: int, how: str, *words: str | Path
 ) -> subprocess.Popen[bytes]:
-    shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "dead-letter", "redrive", *map(str, words)]
-    return subprocess.Popen(
-        [sys.executable, "-c", HURT, moment, str(turn), how, *shared],
-        cwd=ROOT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
+    program = (sys.executable, "-c", HURT, moment, str(turn), how)
+    return begun(*shared, "dead-letter", "redrive", *words, before=program)
 
 
 def test_kills_neither_lose_nor_double(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from arrays import ArrayDecoder, array
 from conftest import SharedBroker, produce, read_to_end
-from faults import BEHIND, Service, Traffic, end_all, environment, eventually, set_offset
+from faults import BEHIND, Traffic, environment, set_offset
 from hypothesis import given
 from hypothesis import strategies as st
+from services import Service, Services, eventually
 from typing_extensions import override
 
 from ragweir.errors import Rejected
@@ -355,7 +356,7 @@ def test_a_file_is_read_as_a_topic_is() -> None:
 
 
 def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_once(
-    kafka: SharedBroker, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, services: Services
 ) -> None:
     """On a real Kafka; then the group's offset is set back, and the evaluations tell where to go on."""
     streams = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -371,12 +372,9 @@ def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_o
     chosen = environment(streams, batch__max_events="7", input__duplicate_horizon="100") | {
         "PYTHONPATH": str(Path(__file__).parents[1])
     }
-    services: list[Service] = []
 
     def started(how: str) -> Service:
-        log = tmp_path / f"{len(services)}.log"
-        services.append(Service(["-c", WORKER, how, "evaluate", "--slot", "0"], log, chosen))
-        return services[-1]
+        return services.start("evaluate", "--slot", "0", before=("-c", WORKER, how), variables=chosen)
 
     def settled() -> None:
         found = [json.loads(each.value()) for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
@@ -386,28 +384,25 @@ def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_o
         said = [DeadLetter.from_headers(each.items()) for each in headers]
         assert sorted((each.source_offset, each.source_index or 0) for each in said) == sorted(wrong)
 
-    try:
-        produce(kafka.bootstrap, streams.topic, values, partition=0)
-        streams.published[0] = len(values)
-        assert started("dies").ended() < 0
-        assert read_to_end(kafka.bootstrap, f"{prefix}evaluations", "read_uncommitted"), "it died too early"
-        worker = started("lives")
-        streams.settled()
-        assert worker.stop() == 0
-        settled()
-        set_offset(kafka.bootstrap, f"{prefix}evaluate", streams.topic, 0, 11)
-        worker = started("lives")
-        (told,) = eventually(lambda: worker.logged(BEHIND, level="error"), "it goes on behind what is written")
-        # The last record holds no event, so that no output tells of it, but the progress group does.
-        assert (told["committed"], told["goes_on_at"]) == (11, len(values))
-        produce(kafka.bootstrap, streams.topic, [array("last")], partition=0)
-        streams.published[0] += 1
-        events[len(values), 0] = "last"
-        streams.settled()
-        assert worker.stop() == 0
-        settled()
-    finally:
-        end_all(services)
+    produce(kafka.bootstrap, streams.topic, values, partition=0)
+    streams.published[0] = len(values)
+    assert started("dies").ended() < 0
+    assert read_to_end(kafka.bootstrap, f"{prefix}evaluations", "read_uncommitted"), "it died too early"
+    worker = started("lives")
+    streams.settled()
+    assert worker.stop() == 0
+    settled()
+    set_offset(kafka.bootstrap, f"{prefix}evaluate", streams.topic, 0, 11)
+    worker = started("lives")
+    (told,) = eventually(lambda: worker.logged(BEHIND, level="error"), "it goes on behind what is written")
+    # The last record holds no event, so that no output tells of it, but the progress group does.
+    assert (told["committed"], told["goes_on_at"]) == (11, len(values))
+    produce(kafka.bootstrap, streams.topic, [array("last")], partition=0)
+    streams.published[0] += 1
+    events[len(values), 0] = "last"
+    streams.settled()
+    assert worker.stop() == 0
+    settled()
 
 
 def test_an_event_without_a_time_is_given_the_default_one_and_flagged() -> None:

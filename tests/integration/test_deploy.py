@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from commands import ROOT
+from commands import ROOT, program
 from pydantic import BaseModel
 
 from ragweir.errors import ConfigurationError
@@ -181,9 +181,7 @@ def test_prometheus_can_parse_every_expression(tools: Programs, tmp_path: Path) 
     # Only the text box stands in an expression outside of quotes.
     text = json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}).replace("$objective", "0.95")
     (tmp_path / "rules.yml").write_text(text)
-    checked = subprocess.run(
-        [tools.promtool, "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True, check=False
-    )
+    checked = program(tools.promtool, "check", "rules", tmp_path / "rules.yml")
     assert checked.returncode == 0, checked.stderr
     assert f"{len(rules)} rules found" in checked.stdout
 
@@ -660,9 +658,7 @@ def test_a_pods_ordinal_is_its_slot_and_its_port_is_always_the_same(name: str, s
     stand_in.write_text('#!/bin/sh\necho "$RAGWEIR_TELEMETRY__PORT" "$@"\n')
     stand_in.chmod(0o755)
     line = [text.replace("$$", "$") for text in (*container["command"], *container["args"])]
-    shown = subprocess.run(
-        line, env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLOT": str(slot)}, capture_output=True, text=True, check=True
-    )
+    shown = program(*line, env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLOT": str(slot)})
     base, *arguments = shown.stdout.split()
     must_be_a_command(arguments)
     assert arguments[-3:] == [name, "--slot", str(slot)]

@@ -1,12 +1,11 @@
 """`ragweir doctor` on secrets: what it prints holds none, and what makes them known to others is told."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import COMMAND, environment, ragweir
+from commands import begun, ragweir
 
 from ragweir.streams.analysis.checks import judge as checks
 from ragweir.streams.analysis.checks import local
@@ -111,13 +110,7 @@ def test_a_warning_is_no_failure_and_stands_in_its_own_line(tmp_path: Path) -> N
 def test_evaluate_warns_of_the_key_that_ships(key: str | None, tmp_path: Path) -> None:
     """In its log, before it waits for Kafka; with a key of one's own it says nothing of it, and never tells the key."""
     variables = {"RAGWEIR_JUDGE__BASE_URL": JUDGE["base_url"]} | ({"RAGWEIR_ROUTING__KEY": key} if key else {})
-    worker = subprocess.Popen(
-        [*COMMAND, "--bootstrap-servers", NOBODY, "evaluate", "--slot", "0"],
-        cwd=tmp_path,
-        env=environment(**variables),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    worker = begun("--bootstrap-servers", NOBODY, "evaluate", "--slot", "0", folder=tmp_path, **variables)
     assert worker.stderr is not None
     lines = []
     for line in worker.stderr:

@@ -5,11 +5,11 @@ import os
 import random
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from conftest import SharedBroker, produce, read_to_end
-from faults import Service, Traffic, end_all, environment, eventually
+from faults import Traffic, environment
+from services import Services, eventually
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.scores.performance import METRICS
@@ -135,7 +135,7 @@ def test_memory_is_bounded_by_the_horizon() -> None:
 
 
 def test_kills_change_nothing_about_which_events_are_evaluated(
-    kafka: SharedBroker, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, services: Services
 ) -> None:
     """On a real Kafka, with a worker that is killed again and again and has to read back what stood before."""
     chance, horizon = random.Random(7), 60
@@ -146,15 +146,12 @@ def test_kills_change_nothing_about_which_events_are_evaluated(
         produce(kafka.bootstrap, streams.topic, [event(each) for each in ids[partition].values()], partition=partition)
         streams.published[partition] = 600
     chosen = environment(streams, input__duplicate_horizon=str(horizon), batch__max_events="10")
-    service = Service(["-m", "ragweir.streams.commands", "evaluate", "--workers", "1"], tmp_path / "log", chosen)
-    try:
-        for left in (1_000, 700, 400, 100):
-            eventually(lambda left=left: streams.left() <= left, f"{left} are left")
-            os.kill(killed := service.pid(0), signal.SIGKILL)
-            eventually(lambda killed=killed: service.pid(0) != killed, "it was started again")
-        streams.settled()
-    finally:
-        end_all([service])
+    service = services.start("evaluate", "--workers", "1", variables=chosen)
+    for left in (1_000, 700, 400, 100):
+        eventually(lambda left=left: streams.left() <= left, f"{left} are left")
+        os.kill(killed := service.pid(0), signal.SIGKILL)
+        eventually(lambda killed=killed: service.pid(0) != killed, "it was started again")
+    streams.settled()
     found: dict[int, list[int]] = {0: [], 1: []}
     for message in read_to_end(kafka.bootstrap, f"{prefix}evaluations"):
         source = json.loads(message.value())["source"]

@@ -11,7 +11,8 @@ from commands import ragweir
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, coordinated, create_topic, produce, read_to_end
-from faults import eventually, set_offset
+from faults import set_offset
+from services import eventually
 
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.analysis.checks import kafka as checks

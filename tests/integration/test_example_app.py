@@ -1,15 +1,12 @@
 """The example application: ten lines bring it on board, and evaluate reads what it publishes."""
 
 import difflib
-import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import ROOT, environment, evaluating, settled
-from conftest import SharedBroker, create_topic, read_to_end
+from commands import environment, evaluating, program, settled
+from conftest import SharedBroker, create_topic, read_to_end, values
 
 import ragweir
 from examples.app import after, before, facts
@@ -21,10 +18,7 @@ from ragweir.streams.runtime.machine import machine
 
 def run(version: str, **settings: str) -> str:
     """Return the output of the application."""
-    line = [sys.executable, "-m", f"examples.app.{version}"]
-    done = subprocess.run(
-        line, env=environment(**settings), cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = program(sys.executable, "-m", f"examples.app.{version}", env=environment(**settings))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -49,9 +43,7 @@ def test_evaluate_scores_what_the_application_publishes(kafka: SharedBroker, pre
     with evaluating(kafka.bootstrap, prefix, tmp_path):
         settled(kafka.bootstrap, f"{prefix}evaluate", {(topic, 0): len(published)})
     assert not read_to_end(kafka.bootstrap, f"{prefix}dead-letter")
-    evaluations: list[dict[str, Any]] = [
-        json.loads(message.value() or b"") for message in read_to_end(kafka.bootstrap, f"{prefix}evaluations")
-    ]
+    evaluations = values(kafka.bootstrap, f"{prefix}evaluations")
     assert [each["event_id"] for each in evaluations] == [decode(message.value()).event_id for message in published]
     for each in evaluations:
         assert not each.get("flags")

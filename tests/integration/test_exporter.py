@@ -13,14 +13,14 @@ from unicodedata import category
 
 import orjson
 import pytest
-from commands import COMMAND, environment
+from commands import COMMAND, environment, program
 from confluent_kafka import Producer
 from conftest import SharedBroker, create_topic
-from faults import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
+from services import eventually
 
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
@@ -456,13 +456,8 @@ def test_the_service_shows_what_has_closed(kafka: SharedBroker, prefix: str) -> 
 
 def test_without_the_topic_it_says_what_to_do(kafka: SharedBroker, prefix: str) -> None:
     """The exporter refuses to run without its topic, in one sentence."""
-    done = subprocess.run(
-        [*COMMAND, "--prefix", prefix, "export", "--slot", "0"],
-        env=environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=kafka.bootstrap),
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+    own = environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=kafka.bootstrap)
+    done = program(*COMMAND, "--prefix", prefix, "export", "--slot", "0", env=own)
     assert done.returncode == 2
-    assert b"ragweir topics create" in done.stderr
-    assert b"Traceback" not in done.stderr
+    assert "ragweir topics create" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,14 +1,13 @@
 """Records on which a process dies, on a real Kafka: each is buried alone, and its neighbours are evaluated."""
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from conftest import SharedBroker, produce, read_to_end
-from faults import Traffic, eventually, set_offset
+from faults import Traffic, set_offset
 from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, metadata, publish, starting
+from services import Services, eventually
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.runtime.protection.delivery_attempts import MAX_ATTEMPTS
@@ -18,55 +17,53 @@ QUICK = ("segv", "spin", "hoard")
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start services whose records can do harm; all have ended when the test has."""
-    yield from starting(tmp_path)
+def start(services: Services) -> Start:
+    return starting(services)
 
 
 @pytest.mark.parametrize(
     "harm", [harm if harm in QUICK else pytest.param(harm, marks=pytest.mark.long) for harm in CAUSES]
 )
 def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluated(
-    kafka: SharedBroker, prefix: str, start: Start, harm: str
+    prefix: str, single: Traffic, start: Start, harm: str
 ) -> None:
     """Of 51 records in one batch the harmful one becomes a dead letter, with its bytes and the cause; 50 are evaluated.
 
     In order and exactly once; and the worker that comes after does not read it again.
     """
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    publish(traffic, {20: harm})
-    worker = start(traffic, "--slot", "0")
+    publish(single, {20: harm})
+    worker = start(single, "--slot", "0")
     if harm in ("spin", "sleep"):  # A supervisor would end it after a minute.
-        eventually(lambda: metadata(traffic).attempts == 1, "the attempt is noted")
+        eventually(lambda: metadata(single).attempts == 1, "the attempt is noted")
         worker.send(signal.SIGKILL)
     assert worker.ended() != 0
-    assert metadata(traffic).model_dump(exclude={"topic", "partitions", "note"}) == {
+    assert metadata(single).model_dump(exclude={"topic", "partitions", "note"}) == {
         "attempts": 1,
         "until": 51,
         "fatal": (),
         "warm_from": 0,
     }
-    worker = start(traffic, "--slot", "0")
-    traffic.settled()
+    worker = start(single, "--slot", "0")
+    single.settled()
     assert worker.process.poll() is None
-    places = [place for _, (_, place) in traffic.evaluations()]
+    places = [place for _, (_, place) in single.evaluations()]
     assert places == [offset for offset in range(51) if offset != 20]
-    (letter,) = letters(traffic)
+    (letter,) = letters(single)
     assert (letter.error_class, letter.source_offset, letter.length) == ("fatal", 20, None)
     assert letter.message == CAUSES[harm]
-    (message,) = read_to_end(traffic.bootstrap, f"{prefix}dead-letter")
+    (message,) = read_to_end(single.bootstrap, f"{prefix}dead-letter")
     assert message.value() == event(20, harm)
-    assert metadata(traffic).model_dump(exclude={"topic", "partitions", "note"}) == {
+    assert metadata(single).model_dump(exclude={"topic", "partitions", "note"}) == {
         "attempts": 0,
         "until": 0,
         "fatal": (20,),
         "warm_from": 0,
     }
     assert worker.stop() == 0
-    third = start(traffic, "--slot", "0")
-    produce(traffic.bootstrap, traffic.topic, [event(51)], partition=0)
-    traffic.published[0] = 52
-    traffic.settled()
+    third = start(single, "--slot", "0")
+    produce(single.bootstrap, single.topic, [event(51)], partition=0)
+    single.published[0] = 52
+    single.settled()
     assert third.process.poll() is None, "what stands before its start is read again, but not that record"
     assert third.stop() == 0
 
@@ -93,18 +90,17 @@ def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
 
 
 @pytest.mark.heavy
-def test_metadata_of_others_says_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_metadata_of_others_says_nothing(prefix: str, single: Traffic, start: Start) -> None:
     """Offsets that an older release committed, without metadata, and those with somebody else's."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"{prefix}evaluate", "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": single.bootstrap, "group.id": f"{prefix}evaluate", "log_level": 0})
     for offset, text in enumerate(("", "somebody's", '{"attempts": "many"}', "[" * 4_000, "")):
-        at = TopicPartition(traffic.topic, 0, offset, text)
+        at = TopicPartition(single.topic, 0, offset, text)
         eventually(lambda at=at: consumer.commit(offsets=[at], asynchronous=False), "it is committed")
-        produce(kafka.bootstrap, traffic.topic, [event(offset)], partition=0)
-        traffic.published[0] = offset + 1
-        worker = start(traffic, "--slot", "0")
-        traffic.settled()
+        produce(single.bootstrap, single.topic, [event(offset)], partition=0)
+        single.published[0] = offset + 1
+        worker = start(single, "--slot", "0")
+        single.settled()
         assert worker.stop() == 0
         assert worker.logged(level="error") == []
     consumer.close()
-    healthy(traffic)
+    healthy(single)

@@ -3,50 +3,47 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import QUICK_BROKER, SharedBroker, read_to_end
-from faults import Traffic, eventually, gone
+from faults import Traffic, gone
 from harm import CAUSES, Start, child, evaluations_to_sum, healthy, letters, metadata, publish, starting, works_in
+from services import Services, eventually
 
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.runtime.protection.delivery_attempts import MAX_ATTEMPTS
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start services whose records can do harm; all have ended when the test has."""
-    yield from starting(tmp_path)
+def start(services: Services) -> Start:
+    return starting(services)
 
 
 @pytest.mark.heavy
-def test_a_supervisor_finds_the_record_that_stops_workers(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_a_supervisor_finds_the_record_that_stops_workers(single: Traffic, start: Start) -> None:
     """A record whose evaluation never ends, and lets nothing else run: killed after the stall, found, buried alone."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    publish(traffic, {7: "regex", 8: "abort", 30: "segv"})
-    service = start(traffic, "--workers", "1")
-    traffic.settled()
-    assert [place for _, (_, place) in traffic.evaluations()] == [n for n in range(51) if n not in (7, 8, 30)]
-    assert {letter.source_offset: (letter.error_class, letter.message) for letter in letters(traffic)} == {
+    publish(single, {7: "regex", 8: "abort", 30: "segv"})
+    service = start(single, "--workers", "1")
+    single.settled()
+    assert [place for _, (_, place) in single.evaluations()] == [n for n in range(51) if n not in (7, 8, 30)]
+    assert {letter.source_offset: (letter.error_class, letter.message) for letter in letters(single)} == {
         7: ("fatal", CAUSES["spin"]),
         8: ("fatal", CAUSES["abort"]),
         30: ("fatal", CAUSES["segv"]),
     }
     assert service.logged("is stalled", level="error")
-    assert metadata(traffic).fatal == (7, 8, 30)
+    assert metadata(single).fatal == (7, 8, 30)
     assert service.stop() == 0
 
 
 @pytest.mark.heavy
-def test_kills_bury_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_kills_bury_nothing(single: Traffic, start: Start) -> None:
     """Workers, and the processes that try records for them, are killed again and again, and the records are healthy."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    publish(traffic, dict.fromkeys(range(51), "nap"))
+    publish(single, dict.fromkeys(range(51), "nap"))
     for life in range(4):
-        worker = start(traffic, "--slot", "0")
-        eventually(lambda life=life: metadata(traffic).attempts == life + 1, "it begins on the records")
+        worker = start(single, "--slot", "0")
+        eventually(lambda life=life: metadata(single).attempts == life + 1, "it begins on the records")
         for moment_s in (0.2, 2.0, 4.0) if life else ():
             trying = eventually(lambda worker=worker: child(worker.process.pid), "records are tried")
             time.sleep(moment_s)
@@ -55,27 +52,24 @@ def test_kills_bury_nothing(kafka: SharedBroker, prefix: str, start: Start) -> N
         worker.send(signal.SIGKILL)
         worker.ended()
     assert worker.logged("the process that tries records")
-    start(traffic, "--slot", "0")
-    healthy(traffic)
+    start(single, "--slot", "0")
+    healthy(single)
 
 
 @pytest.mark.long
-def test_a_record_whose_trials_are_killed_is_waited_for(
-    kafka: SharedBroker, prefix: str, start: Start, tmp_path: Path
-) -> None:
+def test_a_record_whose_trials_are_killed_is_waited_for(single: Traffic, start: Start, tmp_path: Path) -> None:
     """As where the kernel kills, for want of memory: the worker leaves, and buries and passes over nothing."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    publish(traffic, {20: "kill"})
+    publish(single, {20: "kill"})
     harmful = tmp_path / "harmful"
     harmful.touch()
     for status in (-signal.SIGKILL, 1):
-        worker = start(traffic, "--slot", "0", variables={"HARMFUL": str(harmful)})
+        worker = start(single, "--slot", "0", variables={"HARMFUL": str(harmful)})
         assert worker.ended() == status
     assert worker.logged("ended from outside again and again", level="error")
-    assert traffic.evaluations() == []
+    assert single.evaluations() == []
     harmful.unlink()
-    start(traffic, "--slot", "0", variables={"HARMFUL": str(harmful)})
-    healthy(traffic)
+    start(single, "--slot", "0", variables={"HARMFUL": str(harmful)})
+    healthy(single)
 
 
 @pytest.mark.heavy
@@ -105,18 +99,15 @@ def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, sta
 
 
 @pytest.mark.long
-def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
-    kafka: SharedBroker, prefix: str, start: Start
-) -> None:
+def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(single: Traffic, start: Start) -> None:
     """SIGSTOP with records in hand: the supervisor ends the worker after the stall, and the next one goes on."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    publish(traffic, dict.fromkeys(range(51), "nap"))
-    service = start(traffic, "--workers", "1")
-    eventually(lambda: metadata(traffic).attempts == 1, "it begins on the records")
+    publish(single, dict.fromkeys(range(51), "nap"))
+    service = start(single, "--workers", "1")
+    eventually(lambda: metadata(single).attempts == 1, "it begins on the records")
     first = service.pid(0)
     os.kill(first, signal.SIGSTOP)
     eventually(lambda: gone(first), "it is ended")
-    healthy(traffic)
+    healthy(single)
     assert service.logged("is stalled", level="error")
 
 

@@ -6,15 +6,16 @@ import signal
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 from confluent_kafka import Consumer, TopicPartition
-from conftest import QUICK_BROKER, SharedBroker
-from faults import Service, Traffic, delete_before, end_all, environment, eventually, gone, set_offset
+from conftest import QUICK_BROKER, SharedBroker, trim
+from faults import Traffic, environment, gone, set_offset
+from services import CLI, Service, Services, eventually
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.playground.local.kafka import local_kafka
@@ -80,19 +81,13 @@ main()
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start services; all have ended when the test has."""
-    services: list[Service] = []
+def start(services: Services) -> Start:
+    """Start evaluate."""
 
-    def start(
-        traffic: Traffic, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.commands"), **settings: Any
-    ) -> Service:
-        log = tmp_path / f"{len(services)}.log"
-        services.append(Service([*before, "evaluate", *arguments], log, environment(traffic, **settings)))
-        return services[-1]
+    def start(traffic: Traffic, *arguments: str, before: tuple[str, ...] = CLI, **settings: Any) -> Service:
+        return services.start("evaluate", *arguments, before=before, variables=environment(traffic, **settings))
 
-    yield start
-    end_all(services)
+    return start
 
 
 def hurt(moment: str, how: str) -> tuple[str, ...]:
@@ -132,9 +127,8 @@ def figures(times: list[float]) -> str:
     return f"kill to next commit: {low:.2f} / {middle:.2f} / {high:.2f} s (min / median / max of {len(times)})"
 
 
-def test_kills_at_random_moments_lose_and_double_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_kills_at_random_moments_lose_and_double_nothing(traffic: Traffic, start: Start) -> None:
     """SIGKILL of either of two workers, four times under a backlog: every event is settled once, in order."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     # Sessions long enough for the killed slot itself to come back, rather than another to take its partitions.
     service = start(traffic, "--workers", "2", kafka__client={})
     print(figures(kill_at_random(traffic, service, kills=4, slots=2, seed=1)))
@@ -162,10 +156,9 @@ def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(prefix: st
 @pytest.mark.parametrize("moment", ["inside", "between"])
 @pytest.mark.parametrize("successor", [0, 1], ids=["same-slot", "other-slot"])
 def test_a_kill_inside_a_transaction_leaves_nothing_behind(
-    kafka: SharedBroker, prefix: str, start: Start, successor: int, moment: str
+    traffic: Traffic, start: Start, successor: int, moment: str
 ) -> None:
     """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30 if moment == "inside" else _SEVERAL)
     assert start(traffic, "--slot", "0", before=hurt(moment, "SIGKILL")).ended() == -signal.SIGKILL
     committed = traffic.evaluations()
@@ -175,9 +168,8 @@ def test_a_kill_inside_a_transaction_leaves_nothing_behind(
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_a_kill_in_a_rebalance_leaves_no_partition_unread(traffic: Traffic, start: Start) -> None:
     """A worker that dies when it is to give partitions up, and comes back at once, leaves none that nobody reads."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30)
     first = start(traffic, "--slot", "0", before=hurt("revoked", "SIGKILL"))
     traffic.settled()
@@ -189,9 +181,8 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: SharedBroker, p
 
 
 @pytest.mark.parametrize("moment", ["before", "inside", "between"])
-def test_a_zombie_writes_nothing(kafka: SharedBroker, prefix: str, start: Start, moment: str) -> None:
+def test_a_zombie_writes_nothing(traffic: Traffic, start: Start, moment: str) -> None:
     """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(_SEVERAL if moment == "between" else 30)
     zombie = start(traffic, "--slot", "0", before=hurt(moment, "SIGSTOP"))
     eventually(lambda: Path(f"/proc/{zombie.process.pid}/stat").read_text().split()[2] == "T", "it sleeps")
@@ -210,9 +201,8 @@ def test_a_zombie_writes_nothing(kafka: SharedBroker, prefix: str, start: Start,
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_slot_started_twice_ends_the_first(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_a_slot_started_twice_ends_the_first(traffic: Traffic, start: Start) -> None:
     """The same slot in a second process takes over; the first exits and names the other; nothing is doubled."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(500)
     first = start(traffic, "--slot", "0")
     eventually(traffic.committed, "the first works")
@@ -243,14 +233,13 @@ def test_slots_may_leave_and_come_back(kafka: SharedBroker, prefix: str, start: 
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_slot_without_partitions_is_ready_and_idle(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_a_slot_without_partitions_is_ready_and_idle(single: Traffic, start: Start) -> None:
     """More slots than partitions: the one that has none is ready all the same, and harmless."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    service = start(traffic, "--workers", "3")
+    service = start(single, "--workers", "3")
     for slot in range(3):
         eventually(lambda slot=slot: service.asked("/readyz", slot)[0] == 200, f"slot {slot} is ready")
-    traffic.publish(60)
-    traffic.must_be_settled_exactly_once()
+    single.publish(60)
+    single.must_be_settled_exactly_once()
 
 
 @pytest.mark.heavy
@@ -291,68 +280,64 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
         traffic.must_be_settled_exactly_once()
 
 
-def test_records_that_retention_deleted_are_counted(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_records_that_retention_deleted_are_counted(single: Traffic, start: Start) -> None:
     """A gap between the committed offset and the first record is logged and counted, and work goes on after it.
 
     Both at the start of a worker and while it runs.
     """
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    series = f'ragweir_events_missed_total{{partition="0",topic="{traffic.topic}"}}'
-    traffic.publish(10)
-    first = start(traffic, "--slot", "0")
-    traffic.settled()
+    series = f'ragweir_events_missed_total{{partition="0",topic="{single.topic}"}}'
+    single.publish(10)
+    first = start(single, "--slot", "0")
+    single.settled()
     assert first.stop() == 0
-    traffic.publish(20)
-    delete_before(traffic, 0, 15)
-    second = start(traffic, "--workers", "1")
-    traffic.settled()
+    single.publish(20)
+    trim(single.bootstrap, single.topic, [0], 15)
+    second = start(single, "--workers", "1")
+    single.settled()
     assert [line["missed"] for line in second.logged("deleted records unread")] == [5]
     assert second.sample(series) == 5
     # Asleep, with the answer to its last fetch on the way, it cannot have read what is published now.
     pid = second.pid(0)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(0.5)
-    traffic.publish(20)
-    delete_before(traffic, 0, 40)
+    single.publish(20)
+    trim(single.bootstrap, single.topic, [0], 40)
     os.kill(pid, signal.SIGCONT)
-    traffic.settled()
+    single.settled()
     assert second.pid(0) != pid, "a new process goes on behind the gap"
     assert [line["missed"] for line in second.logged("deleted records unread")] == [5, 10]
     assert second.sample(series) == 10
-    assert [place for _, (_, place) in traffic.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
+    assert [place for _, (_, place) in single.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
 
 
-def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: SharedBroker, prefix: str) -> None:
+def test_records_of_partitions_given_up_or_had_already_are_dropped(single: Traffic) -> None:
     """The runtime does not rest on librdkafka alone for what a worker may handle."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    traffic.publish(3)
-    at = TopicPartition(traffic.topic, 0, 1)
+    single.publish(3)
+    at = TopicPartition(single.topic, 0, 1)
     offsets = OffsetTracker("earliest", lambda _, __: None)
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looks-only"})
+    consumer = Consumer({"bootstrap.servers": single.bootstrap, "group.id": "looks-only"})
     offsets.begin(consumer, at, lambda: False)
     consumer.close()
-    records = [Record(traffic.topic, 0, offset, None, None, None) for offset in range(3)]
+    records = [Record(single.topic, 0, offset, None, None, None) for offset in range(3)]
     assert [offsets.accept(record) for record in records] == [False, True, True]
     offsets.on_revoked([(at.topic, at.partition)])
     assert not offsets.accept(records[2])
 
 
-def test_an_offset_beyond_the_end_is_refused(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_an_offset_beyond_the_end_is_refused(prefix: str, single: Traffic, start: Start) -> None:
     """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    traffic.publish(3)
-    set_offset(kafka.bootstrap, f"{prefix}evaluate", traffic.topic, 0, 20)
-    slot = start(traffic, "--slot", "0")
+    single.publish(3)
+    set_offset(single.bootstrap, f"{prefix}evaluate", single.topic, 0, 20)
+    slot = start(single, "--slot", "0")
     assert slot.ended() == DO_NOT_RESTART
     assert len(slot.logged("reset the group's offsets", level="error")) == 1
-    supervised = start(traffic, "--workers", "1")
+    supervised = start(single, "--workers", "1")
     assert supervised.ended() == 1
     assert len(supervised.logged("started")) == 1
 
 
-def test_sigterm_under_load_ends_in_time_and_in_order(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_sigterm_under_load_ends_in_time_and_in_order(traffic: Traffic, start: Start) -> None:
     """A stop in the middle of a backlog takes less than ten seconds, gives status 0, and costs no event."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(1_000)
     service = start(traffic, "--workers", "2")
     eventually(lambda: len(traffic.held()) == 2 and traffic.committed(), "both work")
@@ -363,9 +348,8 @@ def test_sigterm_under_load_ends_in_time_and_in_order(kafka: SharedBroker, prefi
     traffic.must_be_settled_exactly_once()
 
 
-def test_workers_end_with_their_supervisor(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_workers_end_with_their_supervisor(traffic: Traffic, start: Start) -> None:
     """After SIGKILL of the supervisor, its workers stop by themselves."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     service = start(traffic, "--workers", "2")
     pids = [service.pid(slot) for slot in range(2)]
     service.send(signal.SIGKILL)
@@ -379,11 +363,8 @@ def test_a_worker_that_always_fails_is_started_ever_later() -> None:
     assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
 
 
-def test_latest_loses_nothing_that_came_while_the_worker_was_away(
-    kafka: SharedBroker, prefix: str, start: Start
-) -> None:
+def test_latest_loses_nothing_that_came_while_the_worker_was_away(traffic: Traffic, start: Start) -> None:
     """`latest` means the end at the first start ever, even when nothing was read before the second."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(5)
     began = dict(traffic.published)
     first = start(traffic, "--slot", "0", input__start_from="latest")

@@ -13,10 +13,11 @@ from typing import Any
 import orjson
 import pytest
 from commands import ROOT, environment, evaluating, ragweir, settled, told
-from confluent_kafka import Message, Producer
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import Service, Traffic, end_all, eventually
+from confluent_kafka import Message
+from conftest import SharedBroker, create_topic, produce, read_to_end, transaction
+from faults import Traffic
 from poison import event
+from services import Service, end_all, eventually
 
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
@@ -113,9 +114,7 @@ def place(message: Message) -> tuple[Any, ...]:
 
 def abort(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
     """Write in a transaction that is aborted."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-aborted", "log_level": 0})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = transaction(bootstrap, f"{topic}-aborted")
     for value in values:
         producer.produce(topic, value, partition=0)
     producer.flush(30)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import ROOT
 from conftest import QUICK_BROKER, coordinated, create_topic
-from faults import ROOT, Service, Traffic, end_all, environment, eventually, gone
+from faults import Traffic, environment, gone
+from services import Services, eventually
 
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS
@@ -61,7 +63,7 @@ LONG = (pytest.param(moment, marks=pytest.mark.long) for moment in ("at rest", "
 
 @pytest.mark.parametrize("moment", ["at work", *LONG])
 def test_a_stop_ends_in_time_while_the_broker_stands_still(
-    frozen: Frozen, prefix: str, tmp_path: Path, moment: str
+    frozen: Frozen, prefix: str, services: Services, moment: str
 ) -> None:
     """SIGTERM ends `ragweir up` with all of its workers, and each slot without a supervisor, within the grace."""
     supervised, alone = (Traffic(frozen.broker.bootstrap, f"{kind}.{prefix}") for kind in ("up", "slots"))
@@ -72,12 +74,9 @@ def test_a_stop_ends_in_time_while_the_broker_stands_still(
     if moment == "at its start":
         frozen.freeze()
     commands = [(supervised, ["up"])] + [(alone, [name, "--slot", "0"]) for name in SLOTS]
-    services = []
     try:
         for traffic, words in commands:
-            log = tmp_path / words[0]
-            log.touch()
-            services.append(Service(["-m", "ragweir.streams.commands", *words], log, environment(traffic)))
+            services.start(*words, variables=environment(traffic))
         started = len(SLOTS), *(1 for _ in SLOTS)
         for service, number in zip(services, started, strict=True):
             eventually(lambda of=service, all_=number: len(of.logged("started")) == all_, "it has started")
@@ -98,4 +97,3 @@ def test_a_stop_ends_in_time_while_the_broker_stands_still(
         assert all(gone(line["pid"]) for service in services for line in service.logged("started"))
     finally:
         frozen.thaw()
-        end_all(services)

@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 from commands import evaluating, ragweir
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import eventually
 from poison import event
+from services import eventually
 
 from ragweir.schemas.topics import max_record_bytes
 

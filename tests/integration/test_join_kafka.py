@@ -1,28 +1,25 @@
 """Join on a real broker: what it writes is a function of the log of spans, through SIGKILLs and a second worker."""
 
-import json
 import random
 import signal
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from conftest import SharedBroker, create_topic, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
+from services import Service, Services, eventually, quick
 
+from chaos.product_spans import PRODUCT
+from chaos.reference import joined
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
 from ragweir.streams.runtime.kafka.client_messages import record_of
-from ragweir.streams.services.join.closing import TraceReader
 from ragweir.streams.settings import AssembleSettings
-
-sys.path.append(str(Path(__file__).parents[1] / "streams" / "assemble"))
-from reference import joined
+from ragweir.streams.traces.wire import heads
 
 PARTITIONS = 2
 START_MS = 1_700_000_000_000
@@ -93,7 +90,7 @@ class Spans:
         """Return the output of the reference for the log."""
         records = [record_of(message) for message in read_to_end(self.bootstrap, f"{self.prefix}spans")]
         own = ([record for record in records if record.partition == number] for number in range(PARTITIONS))
-        found = (each for log in own for each in joined(log, AssembleSettings(), reader=TraceReader()))
+        found = (each for log in own for each in joined(log, AssembleSettings(), replace(PRODUCT, heads=heads)))
         return Counter((topic, key if topic == "dead-letter" else value.decode()) for topic, key, value in found)
 
     def written(self) -> Counter[tuple[str, str]]:
@@ -110,26 +107,14 @@ class Spans:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start workers of join; all have ended when the test has."""
-    services: list[Service] = []
+def start(services: Services) -> Start:
+    """Start workers of join."""
 
     def start(spans: Spans, slot: int = 0) -> Service:
-        settings = {
-            "kafka__bootstrap_servers": spans.bootstrap,
-            "kafka__client": json.dumps(QUICK_CLIENT),
-            "topics__prefix": spans.prefix,
-            "telemetry__port": "0",
-            "input__format": "otlp",
-            "batch__max_events": "20",
-        }
-        environment = {f"RAGWEIR_{name.upper()}": value for name, value in settings.items()}
-        command = ["-m", "ragweir.streams.commands", "join", "--slot", str(slot)]
-        services.append(Service(command, tmp_path / f"{len(services)}.log", environment))
-        return services[-1]
+        variables = quick(spans.bootstrap, spans.prefix, input__format="otlp", batch__max_events=20)
+        return services.start("join", "--slot", str(slot), variables=variables)
 
-    yield start
-    end_all(services)
+    return start
 
 
 def test_killed_workers_write_what_the_reference_says(kafka: SharedBroker, prefix: str, start: Start) -> None:

@@ -2,17 +2,17 @@
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message, Producer
-from conftest import SharedBroker
-from faults import QUICK_CLIENT, Service, end_all, eventually
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+from conftest import SharedBroker, transaction
 from scripted_judge import AMOUNT, NOON, Log, ScriptedPool, Worker, config, dollars, request
+from services import QUICK_CLIENT, Service, Services, eventually
 from test_judge_service import PARTITIONS, Requests, cost, environment
 
 from ragweir.schemas.codec.json import encode
@@ -92,12 +92,10 @@ def test_no_day_follows_a_later_one_that_the_ledger_knows() -> None:
     """A clock that was ahead has spent a budget of that day; the days before it have none to spend any more."""
     log, pool, worker = judging(daily_budget_usd=dollars(1), expire_h=500)
     for now in (NOON + timedelta(days=4), NOON, NOON + timedelta(days=1)):
-        log.ask(request(f"{now} once"))
-        log.ask(request(f"{now} twice"))
+        log.ask(request(f"{now} once"), request(f"{now} twice"))
         for _ in range(2):
             worker.turn(now)
-            for job in list(pool.jobs):
-                pool.land(job, cost=AMOUNT)
+            pool.land_all(cost=AMOUNT)
         worker = Worker(log, JudgeAgent(config(daily_budget_usd=dollars(1), expire_h=500), pool))  # It starts again.
     assert booked(log) == {"2026-11-26": (AMOUNT, 0)}
     waits = [JudgeRequest.model_validate(each).not_before for each in log.read("judge.deferred")]
@@ -132,8 +130,7 @@ def test_a_job_that_begins_shortly_before_midnight_reserves_on_both_days_and_cos
 def test_a_job_may_begin_today_though_tomorrow_has_no_room_for_it() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(1.5))
     before = MIDNIGHT - timedelta(seconds=60)
-    for name in "ab":
-        log.ask(request(name))
+    log.ask(*map(request, "ab"))
     worker.turn(before)
     pool.land(pool.started[0], cost=100)
     worker.turn(before)
@@ -173,7 +170,7 @@ def test_nine_tenths_of_twenty_reservations_are_spent_on_a_day_with_demand(parti
     agent = JudgeAgent(config(partitions, daily_budget_usd=budget, concurrency=8), pool)
     worker = Worker(log, agent, range(partitions))
     for number in range(300):
-        log.ask(request(str(number)), chance.randrange(partitions))
+        log.ask(request(str(number)), partition=chance.randrange(partitions))
     while not log.read("judge.deferred"):
         worker.turn(most=3)
         for job in list(pool.jobs):
@@ -194,13 +191,12 @@ def test_a_job_that_borrows_gives_back_what_it_did_not_need_and_owes_what_nobody
     own, borrowed = 3 * AMOUNT // 2, 2 * AMOUNT - 3 * AMOUNT // 2
     worker = Worker(log, JudgeAgent(config(2, daily_budget_usd=2 * own / 1e6), pool), (0, 1))
     for name in "ab":
-        log.ask(request(name), 0)
+        log.ask(request(name))
     worker.turn()
     assert taken(log) == {0: (0, own), 1: (0, borrowed)}
     if lost:
         worker.agent.on_revoked([("judge.requests", partition) for partition in lost])
-    for job in list(pool.jobs):
-        pool.land(job, cost=AMOUNT // 4)
+    pool.land_all(cost=AMOUNT // 4)
     worker.turn()
     expected = {
         (): {0: (AMOUNT // 4 * 2, 0), 1: (0, 0)},
@@ -237,7 +233,7 @@ class Grown:
 
     def ask(self, partition: int, number: int) -> None:
         for each in range(self.asked, self.asked + number):
-            self.log.ask(request(str(each)), partition)
+            self.log.ask(request(str(each)), partition=partition)
         self.asked += number
 
     def turns(self, now: datetime, number: int = 4) -> None:
@@ -332,29 +328,21 @@ def test_the_ledger_belongs_to_the_requests_so_that_it_has_one_owner_while_topic
 # On a real broker.
 
 
-@pytest.fixture
-def services() -> Iterator[list[Service]]:
-    """Services that have ended when the test has."""
-    started: list[Service] = []
-    yield started
-    end_all(started)
-
-
 def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expires_nothing(
-    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service]
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: Services
 ) -> None:
     requests, cap, ahead = Requests(kafka.bootstrap, prefix), 0.06, tmp_path / "ahead"
     ahead.write_text("0")
     with simulated_judge() as judge:
         requests.send(200)
         given = environment(requests, judge, judge__daily_budget_usd=cap, judge__max_output_tokens=100)
-        command = ["-m", "chaos.shifted_clock", str(ahead), "judge", "--slot", "0"]
-        services.append(service := Service(command, tmp_path / "log", given))
+        command, shifted = ("judge", "--slot", "0"), ("-m", "chaos.shifted_clock", str(ahead))
+        service = services.start(*command, before=shifted, variables=given)
         eventually(lambda: requests.read("evaluations"), "the judge answers")
         ahead.write_text(str(4 * DAY_S))
         requests.send(200)
         eventually(lambda: len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= 400, "settled")
-        services.append(Service(command, tmp_path / "log", given))  # Another one has a wrong clock from its start.
+        services.start(*command, before=shifted, variables=given)  # Another one has a wrong clock from its start.
         assert service.stop() == 0
         requests.send(20)
         eventually(lambda: len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= 420, "settled")
@@ -370,18 +358,12 @@ def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expir
 
 
 def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
-    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service]
+    kafka: SharedBroker, prefix: str, services: Services
 ) -> None:
     requests = Requests(kafka.bootstrap, prefix, ledger={"message.timestamp.type": "CreateTime"})
     with simulated_judge() as judge:
         requests.send(8)
-        services.append(
-            service := Service(
-                ["-m", "ragweir.streams.commands", "judge", "--slot", "0"],
-                tmp_path / "log",
-                environment(requests, judge),
-            )
-        )
+        service = services.start("judge", "--slot", "0", variables=environment(requests, judge))
         requests.must_be_judged_exactly_once()
         (told,) = service.logged("all times follow this machine's clock", level="warning")
         assert "LogAppendTime" in told["setting"]
@@ -390,7 +372,7 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
 @pytest.mark.heavy
 @pytest.mark.parametrize("last", [pytest.param("judge.requests", marks=pytest.mark.long), "judge.ledger"])
 def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_budget(
-    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service], last: str
+    kafka: SharedBroker, prefix: str, services: Services, last: str
 ) -> None:
     """Whichever topic gets them last; nor do the processes that see them from their starts."""
     requests, cap = Requests(kafka.bootstrap, prefix), 0.15
@@ -401,9 +383,7 @@ def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_bud
         )
 
         def begin() -> Service:
-            command = ["-m", "ragweir.streams.commands", "judge", "--workers", "2"]
-            services.append(Service(command, tmp_path / f"log-{len(services)}", given))
-            return services[-1]
+            return services.start("judge", "--workers", "2", variables=given)
 
         def settled() -> bool:
             return len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= requests.sent
@@ -433,14 +413,12 @@ def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_bud
 
 @pytest.mark.parametrize("ends", ["committed", "aborted"])
 def test_a_transaction_that_is_open_in_the_ledger_is_waited_for_before_anything_is_spent(
-    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service], ends: str
+    kafka: SharedBroker, prefix: str, services: Services, ends: str
 ) -> None:
     """The offsets are stable all the while, as when the marks of an earlier owner's commit have not all come yet."""
     requests, cap = Requests(kafka.bootstrap, prefix), 0.2
     ledger, day = f"{prefix}judge.ledger", datetime.now(UTC).date().isoformat()
-    earlier = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0})
-    earlier.init_transactions(30)
-    earlier.begin_transaction()
+    earlier = transaction(kafka.bootstrap, prefix)
     for partition in range(PARTITIONS):
         spent = round(cap * 1e6) // PARTITIONS
         entry = LedgerEntry(day=day, application="", tenant="", partition=partition, spent=spent)
@@ -448,9 +426,8 @@ def test_a_transaction_that_is_open_in_the_ledger_is_waited_for_before_anything_
     earlier.flush()
     with simulated_judge() as judge:
         requests.send(8)
-        command, given = ["-m", "ragweir.streams.commands", "judge", "--slot", "0"], environment(requests, judge)
-        given["RAGWEIR_JUDGE__DAILY_BUDGET_USD"] = str(cap)
-        services.append(service := Service(command, tmp_path / "log", given))
+        given = environment(requests, judge, judge__daily_budget_usd=cap)
+        service = services.start("judge", "--slot", "0", variables=given)
         eventually(lambda: service.logged("waiting for an open transaction to end"), "it waits")
         assert not judge.calls()["count"]
         if ends == "committed":

@@ -7,21 +7,19 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, TopicPartition
+from commands import COMMAND, program
 from confluent_kafka.admin import AdminClient, NewPartitions
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, gone, set_offset
+from conftest import SharedBroker, committed, create_topic, produce, read_to_end, trim, values
+from faults import BEHIND, forget, gone, set_offset
+from services import Service, Services, eventually, quick
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
@@ -75,8 +73,8 @@ class Requests:
                 contexts=(f"Town {each} lies {each % 97} miles from the sea.", "Nothing of use."),
             )
             lanes[each % self.partitions].append(encode(asked))
-        for partition, values in lanes.items():
-            produce(self.bootstrap, f"{self.prefix}judge.requests", values, partition=partition)
+        for partition, lane in lanes.items():
+            produce(self.bootstrap, f"{self.prefix}judge.requests", lane, partition=partition)
         self.sent += number
 
     def grow(self, topics: Iterable[str], partitions: int) -> None:
@@ -88,21 +86,16 @@ class Requests:
 
     def read(self, topic: str) -> list[dict[str, Any]]:
         """The committed records of one of our topics."""
-        return [json.loads(each.value()) for each in read_to_end(self.bootstrap, self.prefix + topic) if each.value()]
+        return values(self.bootstrap, self.prefix + topic)
 
     def empty(self, topic: str) -> None:
         """Delete all records of one of our topics."""
-        everything = [TopicPartition(self.prefix + topic, partition, OFFSET_END) for partition in range(PARTITIONS)]
-        for future in self.admin.delete_records(everything).values():
-            future.result(30)
+        trim(self.bootstrap, self.prefix + topic, range(PARTITIONS))
 
     def settled(self) -> bool:
         """Whether every request, and every one that waits, is committed."""
-        group = f"{self.prefix}judge"
-        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
-        reached = {(at.topic, at.partition): at.offset for at in asked.result().topic_partitions}
-        requests = f"{self.prefix}judge.requests"
-        return sum(offset for (topic, _), offset in reached.items() if topic == requests) == self.sent
+        found, requests = committed(self.admin, f"{self.prefix}judge"), f"{self.prefix}judge.requests"
+        return sum(at.offset for (topic, _), at in found.items() if topic == requests) == self.sent
 
     def must_be_judged_exactly_once(self, status: str = "judged") -> list[dict[str, Any]]:
         """Wait until all are settled; every event has one judged evaluation with this status."""
@@ -120,39 +113,30 @@ class Requests:
 
 
 def environment(requests: Requests, judge: SimulatedJudge | str, **settings: Any) -> dict[str, str]:
-    url = judge if isinstance(judge, str) else judge.base_url
-    chosen = {
-        "kafka__bootstrap_servers": requests.bootstrap,
-        "kafka__client": QUICK_CLIENT,
-        "topics__prefix": requests.prefix,
-        "telemetry__port": 0,
-        "judge__base_url": url,
+    own = {
+        "judge__base_url": judge if isinstance(judge, str) else judge.base_url,
         "judge__api_key": "sk-test",
         "judge__model": MODEL,
         "judge__prices": PRICES,
         "judge__daily_budget_usd": 50,
         "judge__breaker_wait_s": 0.2,
-        **settings,
     }
-    return {
-        f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in chosen.items()
-    }
+    return quick(requests.bootstrap, requests.prefix, **{**own, **settings})
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start judge services; all have ended when the test has."""
-    services: list[Service] = []
+def requests(kafka: SharedBroker, prefix: str) -> Requests:
+    return Requests(kafka.bootstrap, prefix)
+
+
+@pytest.fixture
+def start(services: Services) -> Start:
+    """Start judge."""
 
     def start(requests: Requests, judge: SimulatedJudge | str, *arguments: str, **settings: Any) -> Service:
-        log = tmp_path / f"{len(services)}.log"
-        command = ["-m", "ragweir.streams.commands", "judge", *arguments]
-        services.append(Service(command, log, environment(requests, judge, **settings)))
-        return services[-1]
+        return services.start("judge", *arguments, variables=environment(requests, judge, **settings))
 
-    yield start
-    end_all(services)
+    return start
 
 
 def cost(calls: Mapping[str, Any]) -> float:
@@ -162,9 +146,8 @@ def cost(calls: Mapping[str, Any]) -> float:
 
 
 def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
-    kafka: SharedBroker, prefix: str, start: Start
+    requests: Requests, start: Start
 ) -> None:
-    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         requests.send(60)
         service = start(requests, judge)
@@ -300,11 +283,8 @@ def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
 
 
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])
-def test_an_outage_costs_no_request_and_no_rebalance(
-    kafka: SharedBroker, prefix: str, start: Start, fault: str
-) -> None:
+def test_an_outage_costs_no_request_and_no_rebalance(requests: Requests, start: Start, fault: str) -> None:
     """What breaks off in the middle may have cost all that was reserved: it is tried again with a new reservation."""
-    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         requests.send(40)
         service = start(requests, judge, judge__retry_delay_s=1)
@@ -326,8 +306,7 @@ def test_an_outage_costs_no_request_and_no_rebalance(
         assert len(service.logged("partitions assigned")) == 1, "no rebalance"
 
 
-def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(kafka: SharedBroker, prefix: str, start: Start) -> None:
-    requests = Requests(kafka.bootstrap, prefix)
+def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(requests: Requests, start: Start) -> None:
     with simulated_judge() as judge:
         judge.set_faults(shares={"429": "all"}, retry_after_s=1, requests=18)
         requests.send(80)
@@ -343,10 +322,9 @@ def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(kafka: SharedBroker, 
 
 
 def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_goes_on(
-    kafka: SharedBroker, prefix: str, start: Start
+    requests: Requests, start: Start
 ) -> None:
     """The pausing and going back of partitions, on a real broker: nothing of the retry topic is passed over."""
-    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         judge.set_faults(shares={"500": 0.6}, seed=3)
         requests.send(40)
@@ -362,10 +340,9 @@ def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_go
 
 
 def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged_meanwhile(
-    kafka: SharedBroker, prefix: str, start: Start
+    requests: Requests, start: Start
 ) -> None:
     """On a real broker: what is moved is read again, in a process that was killed meanwhile too, and judged once."""
-    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         judge.set_faults(latency_ms=100)
         requests.send(600, tenant="loud")
@@ -387,10 +364,7 @@ def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged
         assert len(moved) > 100
 
 
-def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
-    kafka: SharedBroker, prefix: str, start: Start
-) -> None:
-    requests = Requests(kafka.bootstrap, prefix)
+def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(requests: Requests, start: Start) -> None:
     cap = 0.2
     with simulated_judge() as judge:
         requests.send(200)
@@ -412,8 +386,7 @@ def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
         print(f"{judged} judged, {len(deferred)} deferred, {cost(judge.calls()) / 1e6:.4f} of {cap} dollars charged")
 
 
-def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: SharedBroker, prefix: str, start: Start) -> None:
-    requests = Requests(kafka.bootstrap, prefix)
+def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(requests: Requests, start: Start) -> None:
     with simulated_judge(key="sk-right") as judge:
         requests.send(8)
         service = start(requests, judge)
@@ -435,20 +408,12 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: SharedBroker, 
     ],
 )
 def test_settings_that_cannot_be_kept_are_refused_at_the_start(
-    kafka: SharedBroker, prefix: str, settings: dict[str, Any], said: str
+    requests: Requests, settings: dict[str, Any], said: str
 ) -> None:
-    requests = Requests(kafka.bootstrap, prefix)
     given = environment(requests, "http://127.0.0.1:9/v1", **settings)
     if not given["RAGWEIR_JUDGE__BASE_URL"]:
         del given["RAGWEIR_JUDGE__BASE_URL"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ragweir.streams.commands", "judge"],
-        env={**os.environ, **given},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = program(*COMMAND, "judge", env={**os.environ, **given})
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -462,7 +427,7 @@ def busiest_minute(calls: list[dict[str, Any]]) -> int:
 
 @pytest.mark.long
 def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_once(
-    kafka: SharedBroker, prefix: str, start: Start, tmp_path: Path
+    kafka: SharedBroker, prefix: str, start: Start, services: Services
 ) -> None:
     """503s, 429s and silence for ten minutes each under steady traffic, with a limit of calls a minute."""
     requests, per_minute, phase_s, pause_s, batch = Requests(kafka.bootstrap, prefix), 240, 600, 5, 10
@@ -472,37 +437,32 @@ def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_on
     routing = {"routing__rules": [], "routing__floors": {"rubric": 1}}
     with simulated_judge() as judge:
         service = start(requests, judge, **limits)
-        given = environment(requests, judge, **routing)
-        evaluate = Service(
-            ["-m", "ragweir.streams.commands", "evaluate", "--slot", "0"], tmp_path / "evaluate.log", given
-        )
-        try:
-            eventually(lambda: evaluate.asked("/readyz")[0] == 200, "evaluate is ready")
-            for shares in ({"503": 1.0}, {"429": 1.0}, {"hang": 1.0}):
-                judge.set_faults(shares=shares, retry_after_s=10)
-                until = time.monotonic() + phase_s
-                while time.monotonic() < until:
-                    values = [
-                        json.dumps({"event_id": f"event-{n}", "query": "How far?", "response": f"{n} miles."}).encode()
-                        for n in range(requests.sent, requests.sent + batch)
-                    ]
-                    for number, value in enumerate(values):
-                        produce(kafka.bootstrap, f"{prefix}interactions", [value], partition=number % PARTITIONS)
-                    requests.sent += batch
-                    time.sleep(pause_s)
-                    sent = requests.sent
-                    eventually(
-                        lambda sent=sent: evaluate.sample('ragweir_evaluations_total{stage="scored"}') == sent,
-                        "evaluate keeps up",
-                    )
-            judge.set_faults(shares={})
-            deadline = time.monotonic() + 1_500
-            found: list[dict[str, Any]] = []
-            while len(found) < requests.sent and time.monotonic() < deadline:
-                time.sleep(5)
-                found = [each for each in requests.read("evaluations") if each["stage"] == "judged"]
-        finally:
-            evaluate.stop()
+        evaluate = services.start("evaluate", "--slot", "0", variables=environment(requests, judge, **routing))
+        eventually(lambda: evaluate.asked("/readyz")[0] == 200, "evaluate is ready")
+        for shares in ({"503": 1.0}, {"429": 1.0}, {"hang": 1.0}):
+            judge.set_faults(shares=shares, retry_after_s=10)
+            until = time.monotonic() + phase_s
+            while time.monotonic() < until:
+                values = [
+                    json.dumps({"event_id": f"event-{n}", "query": "How far?", "response": f"{n} miles."}).encode()
+                    for n in range(requests.sent, requests.sent + batch)
+                ]
+                for number, value in enumerate(values):
+                    produce(kafka.bootstrap, f"{prefix}interactions", [value], partition=number % PARTITIONS)
+                requests.sent += batch
+                time.sleep(pause_s)
+                sent = requests.sent
+                eventually(
+                    lambda sent=sent: evaluate.sample('ragweir_evaluations_total{stage="scored"}') == sent,
+                    "evaluate keeps up",
+                )
+        judge.set_faults(shares={})
+        deadline = time.monotonic() + 1_500
+        found: list[dict[str, Any]] = []
+        while len(found) < requests.sent and time.monotonic() < deadline:
+            time.sleep(5)
+            found = [each for each in requests.read("evaluations") if each["stage"] == "judged"]
+        assert evaluate.stop() == 0
         assert Counter(each["event_id"] for each in found) == Counter(f"event-{n}" for n in range(requests.sent))
         assert {each["decision"]["suites"][0]["status"] for each in found} == {"judged"}
         assert busiest_minute(judge.calls()["calls"]) <= per_minute

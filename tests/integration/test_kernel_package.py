@@ -66,14 +66,8 @@ def test_a_missing_toolchain_is_one_line(shim: str | None, said: str, tmp_path: 
         program.chmod(0o755)
     ready.touch()
     for target, status in (("setup", 0), ("kernel", 2)):
-        done = subprocess.run(
-            [make, "--file", ROOT / "Makefile", "--directory", tmp_path, "--assume-old", ".venv/.ready", target],
-            env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        options = ("--file", ROOT / "Makefile", "--directory", tmp_path, "--assume-old", ".venv/.ready")
+        done = program(make, *options, target, env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)})
         lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("make: ")]
         assert [said in line for line in lines] == [True], lines
         assert done.returncode == status

@@ -18,10 +18,10 @@ import pytest
 from commands import ragweir, told
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
-from conftest import QUICK_BROKER, SharedBroker, create_topic, produce, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
+from conftest import QUICK_BROKER, SharedBroker, create_topic, produce, read_to_end, transaction
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from services import QUICK_CLIENT, Service, end_all, eventually, quick
 
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark
 from ragweir.schemas.topics import TOPICS
@@ -84,17 +84,9 @@ class Deployment:
             create_topic(bootstrap, topic, partitions, {"message.timestamp.type": times})
         for name, partitions in {"spans": 4, "dead-letter": 1}.items():
             create_topic(bootstrap, prefix + name, partitions, dict(TOPICS[name].config))
-        self.variables = {
-            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
-            "RAGWEIR_KAFKA__CLIENT": json.dumps(QUICK_CLIENT),
-            "RAGWEIR_TOPICS__PREFIX": prefix,
-            "RAGWEIR_TELEMETRY__PORT": "0",
-            "RAGWEIR_INPUT__FORMAT": "otlp",
-            "RAGWEIR_INPUT__TOPIC": f"{prefix}otlp_spans",
-            "RAGWEIR_ASSEMBLE__TOPICS": json.dumps([f"{prefix}otlp_logs"]),
-            "RAGWEIR_BATCH__MAX_EVENTS": "20",
-            **more,
-        }
+        traces = {"input__format": "otlp", "input__topic": f"{prefix}otlp_spans"}
+        topics = {"assemble__topics": [f"{prefix}otlp_logs"]}
+        self.variables = quick(bootstrap, prefix, **traces, **topics, batch__max_events=20) | more
         self.workers = [self.start(slot, ahead_s) for slot, ahead_s in zip(range(workers), ahead_s, strict=False)]
         self._random = random.Random(prefix)
         self._feeding = threading.Event()
@@ -290,9 +282,7 @@ def test_the_marks_of_idle_partitions_go_on(deploy: Deploy) -> None:
     deployed.catch_up()
     topic = next(iter(deployed.sources))
     for end in ("commit_transaction", "abort_transaction"):
-        producer = Producer({"bootstrap.servers": deployed.bootstrap, "transactional.id": f"{topic}x", "log_level": 0})
-        producer.init_transactions(30)
-        producer.begin_transaction()
+        producer = transaction(deployed.bootstrap, f"{topic}x")
         for number in range(1, 4):
             producer.produce(topic, traces((number, number)), partition=1)
         producer.flush(30)
@@ -307,9 +297,7 @@ def test_an_open_transaction_holds_the_clock(deploy: Deploy) -> None:
     deployed = deploy()
     deployed.catch_up()
     topic = next(iter(deployed.sources))
-    producer = Producer({"bootstrap.servers": deployed.bootstrap, "transactional.id": f"{topic}x", "log_level": 0})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = transaction(deployed.bootstrap, f"{topic}x")
     producer.produce(topic, traces((1, 1)), partition=1)
     assert producer.flush(30) == 0
     written = time.time() * 1000

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from confluent_kafka import Consumer
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import eventually
+from services import eventually
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass

@@ -5,16 +5,14 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import environment, ragweir
+from commands import ragweir
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from services import Services, end_all, eventually, quick
 
 from ragweir.streams.playground.simulated.server import simulated_judge
 
@@ -61,49 +59,40 @@ def events(count: int) -> list[bytes]:
 
 @pytest.mark.heavy
 def test_results_are_committed_with_their_evaluations_and_replays_write_none(
-    kafka: SharedBroker, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, services: Services
 ) -> None:
     """Workers of evaluate and judge are killed: each evaluation has one request, in a topic of another name."""
     topic = create_topic(kafka.bootstrap, f"{prefix}theirs", 3)
     source = create_topic(kafka.bootstrap, f"{prefix}interactions", PARTITIONS)
     for name in TOPICS:
         create_topic(kafka.bootstrap, prefix + name, PARTITIONS)
-    services: list[Service] = []
 
     def read(name: str) -> list[Message]:
         return read_to_end(kafka.bootstrap, prefix + name)
 
     with simulated_judge() as judge:
-        settings: dict[str, Any] = {
-            "kafka__bootstrap_servers": kafka.bootstrap,
-            "kafka__client": QUICK_CLIENT,
-            "topics__prefix": prefix,
-            "topics__partitions": PARTITIONS,
-            "batch__max_events": 20,
-            "output__otlp": {"topic": topic, "metrics": METRICS},
-            "judge__base_url": judge.base_url,
-            "judge__model": "simulated-judge",
-            "judge__prices": {"simulated-judge": {"input_usd": 1.0, "output_usd": 4.0}},
-            "judge__daily_budget_usd": 50,
-            "judge__concurrency": 8,
-            "routing__rules": [{"name": "all", "on": "query_context_coverage", "present": True, "suites": ["rubric"]}],
-        }
-        variables = {
-            f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in settings.items()
-        }
-        try:
-            for name in ("evaluate", "judge"):
-                command = ["-m", "ragweir.streams.commands", name, "--workers", "1"]
-                services.append(Service(command, tmp_path / f"{name}.log", environment(**variables)))
-            for number, service in enumerate(services):
-                before = len(read("evaluations"))
-                produce(kafka.bootstrap, source, events(EVENTS)[EVENTS // 2 * number :][: EVENTS // 2])
-                eventually(lambda before=before: len(read("evaluations")) > before, "work goes on")
-                os.kill(service.pid(0), signal.SIGKILL)
-            eventually(lambda: len(read("evaluations")) == 2 * EVENTS, "all are scored and judged")
-        finally:
-            end_all(services)
+        variables = quick(
+            kafka.bootstrap,
+            prefix,
+            topics__partitions=PARTITIONS,
+            batch__max_events=20,
+            output__otlp={"topic": topic, "metrics": METRICS},
+            judge__base_url=judge.base_url,
+            judge__model="simulated-judge",
+            judge__prices={"simulated-judge": {"input_usd": 1.0, "output_usd": 4.0}},
+            judge__daily_budget_usd=50,
+            judge__concurrency=8,
+            routing__rules=[{"name": "all", "on": "query_context_coverage", "present": True, "suites": ["rubric"]}],
+        )
+        for name in ("evaluate", "judge"):
+            services.start(name, "--workers", "1", variables=variables)
+        for number, service in enumerate(services):
+            before = len(read("evaluations"))
+            produce(kafka.bootstrap, source, events(EVENTS)[EVENTS // 2 * number :][: EVENTS // 2])
+            eventually(lambda before=before: len(read("evaluations")) > before, "work goes on")
+            os.kill(service.pid(0), signal.SIGKILL)
+        eventually(lambda: len(read("evaluations")) == 2 * EVENTS, "all are scored and judged")
+        end_all(services)
         evaluations, requests = read("evaluations"), read("theirs")
         assert ids(requests) == ids(evaluations)
         assert ids(requests) == Counter(f"e{n}:{stage}" for n in range(EVENTS) for stage in ("scored", "judged"))

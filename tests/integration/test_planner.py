@@ -10,7 +10,7 @@ import pytest
 from commands import ragweir, told
 from confluent_kafka import Producer
 from conftest import SharedBroker, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
+from services import Services, eventually, quick
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.summary import Scheme, Summary, to_record
@@ -159,23 +159,14 @@ def test_rows_that_are_late_by_the_brokers_time_are_not_committed(settings: Sett
     assert len(effective_rows(settings)) == 1
 
 
-def test_up_plans_at_its_start_if_there_is_a_judge(settings: Settings, tmp_path: Path) -> None:
+def test_up_plans_at_its_start_if_there_is_a_judge(settings: Settings, services: Services) -> None:
     create_topics(settings)
-    log = tmp_path / "log"
-    variables = {
-        "RAGWEIR_KAFKA__CLIENT": orjson.dumps(QUICK_CLIENT).decode(),
-        "RAGWEIR_TELEMETRY__PORT": "0",
-        "RAGWEIR_JUDGE__BASE_URL": "http://127.0.0.1:9/v1",
-        "RAGWEIR_JUDGE__DAILY_BUDGET_USD": "none",
-    }
-    flags = ["--bootstrap-servers", settings.kafka.bootstrap_servers, "--prefix", settings.topics.prefix]
-    up = Service(["-m", "ragweir.streams.commands", *flags, "up", "--plan-every", "1d"], log, variables)
-    try:
-        line = eventually(lambda: up.logged("rows planned", service="planner"), "the planner has planned")[0]
-        assert (line["new"], line["few_events"]) == (1, 1)
-        assert up.stop() == 0
-    finally:
-        end_all([up])
+    judge = {"judge__base_url": "http://127.0.0.1:9/v1", "judge__daily_budget_usd": "none"}
+    variables = quick(settings.kafka.bootstrap_servers, settings.topics.prefix, **judge)
+    up = services.start("up", "--plan-every", "1d", variables=variables)
+    line = eventually(lambda: up.logged("rows planned", service="planner"), "the planner has planned")[0]
+    assert (line["new"], line["few_events"]) == (1, 1)
+    assert up.stop() == 0
     assert [row["application"] for row in rows(settings)] == ["shop"]
 
 

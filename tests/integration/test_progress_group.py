@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as PartitionOffset
-from conftest import SharedBroker
+from conftest import SharedBroker, transaction
 from faults import Traffic
 
 from ragweir.streams.runtime.records import TopicPartition
@@ -86,9 +85,7 @@ def test_offsets_of_a_topic_that_was_made_again_are_not_read(kafka: SharedBroker
     place = PartitionOffset(traffic.topic, 0)
     group = ProgressGroup(settings, f"{prefix}progress", {traffic.topic: TopicVersion("id", 1)}, lambda: False, clock)
     assert group.read([place]) == {}
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0})
-    producer.init_transactions(30)
-    producer.begin_transaction()
+    producer = transaction(kafka.bootstrap, prefix)
     offsets = group.offsets([PartitionOffset(traffic.topic, 0, 5)])
     producer.send_offsets_to_transaction(offsets, group.metadata, 30)
     producer.commit_transaction(30)

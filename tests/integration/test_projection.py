@@ -12,13 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from commands import ROOT, environment, ragweir
+from commands import ROOT, environment, program, ragweir
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import Service, eventually
 from poison import event
+from services import Service, eventually
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
@@ -345,7 +345,5 @@ def test_the_example_is_found_by_its_line(extended: Path) -> None:
     assert "window-lines" not in listed()
     assert "window-lines" in listed(RAGWEIR_WINDOW_LINES__FILE="windows.jsonl")
     command = [sys.executable, "-P", "-m", "ragweir.streams.commands", "--help"]
-    helped = subprocess.run(
-        command, env=environment(PYTHONPATH=str(extended)), capture_output=True, text=True, check=True
-    )
+    helped = program(*command, env=environment(PYTHONPATH=str(extended)))
     assert "Append the records of windows to a file." in helped.stdout

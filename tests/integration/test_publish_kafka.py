@@ -5,13 +5,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import environment
+from commands import environment, program
 from confluent_kafka import Message
 from conftest import QUICK_BROKER, SharedBroker, create_topic, read_to_end
-from faults import eventually
+from services import eventually
 
 from ragweir.schemas.codec.json import decode
 from ragweir.streams.clients.publish.publisher import Publisher
@@ -20,12 +21,10 @@ from ragweir.streams.playground.local.kafka import local_kafka
 QUICK = {"linger.ms": 0}
 
 
-def application(program: str, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def application(code: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run a program of an application in a fresh interpreter to its end."""
-    line = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    return subprocess.run(
-        line, capture_output=True, text=True, check=False, env=environment(), timeout=timeout_s, cwd="/"
-    )
+    line = (sys.executable, "-c", textwrap.dedent(code), *arguments)
+    return program(*line, folder=Path("/"), env=environment(**settings))
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> Any:
@@ -65,7 +64,7 @@ def test_an_event_arrives_with_key_headers_and_time(kafka: SharedBroker, prefix:
 def test_a_fork_neither_doubles_nor_loses_events(kafka: SharedBroker, prefix: str) -> None:
     """Parent and child publish before, across and after a fork; each event arrives once, and both processes end."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
-    program = """
+    code = """
         import json, os, sys, time
         import ragweir
         publisher = ragweir.Publisher(bootstrap_servers=sys.argv[1], topic=sys.argv[2], client={"linger.ms": 500},
@@ -85,7 +84,7 @@ def test_a_fork_neither_doubles_nor_loses_events(kafka: SharedBroker, prefix: st
     """
     expected = {f"{who}-{number}" for who in ("before", "parent", "child") for number in range(100)} | {"across"}
     for pause_s in ("0", "1.5"):  # in the middle of imports, and with a connected producer
-        succeeded(application(program, kafka.bootstrap, topic, pause_s))
+        succeeded(application(code, kafka.bootstrap, topic, pause_s))
         ids = [event["event_id"] for event in events(read_to_end(kafka.bootstrap, topic))]
         assert sorted(ids[-len(expected) :]) == sorted(expected)
         assert len(ids) % len(expected) == 0
@@ -94,7 +93,7 @@ def test_a_fork_neither_doubles_nor_loses_events(kafka: SharedBroker, prefix: st
 def test_children_of_multiprocessing_publish_to_their_end(kafka: SharedBroker, prefix: str) -> None:
     """A pool's processes inherit a publisher that was used before, and send what waits when they end."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
-    program = """
+    code = """
         import multiprocessing, sys
         import ragweir
         publisher = ragweir.Publisher(bootstrap_servers=sys.argv[1], topic=sys.argv[2], exit_timeout_s=20.0)
@@ -110,7 +109,7 @@ def test_children_of_multiprocessing_publish_to_their_end(kafka: SharedBroker, p
             process.join()
             assert process.exitcode == 0
     """
-    succeeded(application(program, kafka.bootstrap, topic))
+    succeeded(application(code, kafka.bootstrap, topic))
     ids = sorted(event["event_id"] for event in events(read_to_end(kafka.bootstrap, topic)))
     assert ids == ["child-0", "child-1", "child-2", "child-3", "parent"]
 
@@ -118,7 +117,7 @@ def test_children_of_multiprocessing_publish_to_their_end(kafka: SharedBroker, p
 def test_what_waits_is_sent_at_the_end_of_the_process(kafka: SharedBroker, prefix: str) -> None:
     """A program that ends right after its last event loses none, by its end or by an exception."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
-    program = """
+    code = """
         import sys
         import ragweir
         ragweir.publish.exit_timeout_s = 20.0
@@ -134,17 +133,14 @@ def test_what_waits_is_sent_at_the_end_of_the_process(kafka: SharedBroker, prefi
         "RAGWEIR_KAFKA__CLIENT__LINGER_MS": "500",
     }
     for how, status in (("ended", 0), ("raised", 3)):
-        line = [sys.executable, "-c", textwrap.dedent(program), how]
-        done = subprocess.run(
-            line, capture_output=True, text=True, check=False, env=environment(**settings), timeout=60, cwd="/"
-        )
+        done = application(code, how, **settings)
         assert (done.returncode, done.stderr) == (status, "")
     assert len({event["event_id"] for event in events(read_to_end(kafka.bootstrap, topic))}) == 1_000
 
 
 def test_without_a_broker_a_process_ends_in_bounded_time() -> None:
     """The end waits for no longer than its timeout; what is lost is counted and logged."""
-    program = """
+    code = """
         import json, sys, time
         import ragweir
         publisher = ragweir.Publisher(bootstrap_servers="127.0.0.1:1", exit_timeout_s=1.0)
@@ -160,7 +156,7 @@ def test_without_a_broker_a_process_ends_in_bounded_time() -> None:
         stats = publisher.stats
         print(json.dumps([took, stats.waiting, stats.dropped["not_delivered"]]))
     """
-    done = application(program)
+    done = application(code)
     took, waiting, dropped = succeeded(done)
     assert 1.0 <= took < 5.0  # with half a second for the thread; the rest is for a loaded machine
     assert (waiting, dropped) == (0, 1_000)
@@ -221,7 +217,7 @@ def test_a_topic_that_does_not_exist_is_logged(
 def test_memory_is_bounded_at_ten_times_what_can_be_sent(kafka: SharedBroker, prefix: str) -> None:
     """An application that publishes without pause keeps its memory; each event is sent or counted."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
-    program = """
+    code = """
         import json, resource, sys, time
         import ragweir
         publisher = ragweir.Publisher(bootstrap_servers=sys.argv[1], topic=sys.argv[2], queue_bytes=8 * 1024 * 1024)
@@ -236,7 +232,7 @@ def test_memory_is_bounded_at_ten_times_what_can_be_sent(kafka: SharedBroker, pr
         stats = publisher.stats
         print(json.dumps([after - before, stats.published, stats.dropped["queue_full"]]))
     """
-    grown_kib, published, dropped = succeeded(application(program, kafka.bootstrap, topic, timeout_s=120))
+    grown_kib, published, dropped = succeeded(application(code, kafka.bootstrap, topic))
     assert published + dropped == 20_001
     assert dropped > 10_000
     assert grown_kib < 64 * 1024

@@ -2,9 +2,8 @@
 
 import time
 
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, create_topic, produce
+from confluent_kafka import Producer
+from conftest import SharedBroker, create_topic, produce, trim
 
 from ragweir.streams.runtime.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.settings import Settings, load
@@ -61,8 +60,6 @@ def test_spans_begin_where_they_are_asked_to(kafka: SharedBroker, prefix: str) -
     assert places(kafka, offset_range(own, topic, partitions=[1]).newest(3)) == [(1, 7), (1, 8), (1, 9)]
     assert places(kafka, offset_range(own, topic, since_ms=now_ms - 83_500)) == [(0, 9), (1, 8), (1, 9)]
     assert places(kafka, offset_range(own, topic, since_ms=now_ms)) == []
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    for trimmed in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
-        trimmed.result(30)
+    trim(kafka.bootstrap, topic, [0], 8)
     assert places(kafka, offset_range(own, topic, partitions=[0])) == [(0, 8), (0, 9)]
     assert places(kafka, offset_range(own, topic, partitions=[0]).newest(100)) == [(0, 8), (0, 9)]

@@ -1,16 +1,17 @@
 """What leaves for the judge is redacted, and only what is meant to be."""
 
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import eventually, gone
+from commands import program
+from faults import gone
 from hypothesis import given
 from hypothesis import strategies as st
+from services import eventually
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
@@ -252,9 +253,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("text", ["fine", "a" * 60 + "!"], ids=["idle", "searching"])
 def test_the_process_does_not_outlive_a_worker_that_is_killed(text: str, tmp_path: Path) -> None:
     (tmp_path / "orphan.py").write_text(ORPHAN.format(limit=1.0, text=text))
-    told = subprocess.run(
-        [sys.executable, "orphan.py"], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    told = program(sys.executable, "orphan.py", folder=tmp_path)
     assert told.returncode == -signal.SIGKILL, told.stderr
     eventually(lambda: gone(int(told.stdout)), "it is gone")
 

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import typer
 import yaml
-from commands import ragweir
+from commands import program, ragweir
 from conftest import SharedBroker, create_topic, produce
 from pages import Tags
 
@@ -48,9 +48,7 @@ Line = dict[str, Any]
 
 
 def promtool(tools: Programs, folder: Path, file: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [tools.promtool, "test", "rules", file], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return program(tools.promtool, "test", "rules", file, folder=folder)
 
 
 def line(number: int, minute: float, *, bad: bool, **fields: Any) -> Line:

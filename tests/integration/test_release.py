@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from commands import ROOT
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, coordinated, produce, read_to_end
-from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
+from conftest import SharedBroker, committed, coordinated, produce, read_to_end, values
+from services import Service, Services, end_all, eventually, quick
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -46,42 +46,35 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Deployment:
     """A whole pipeline on topics of its own, each of whose slots runs either release."""
 
-    def __init__(self, kafka: SharedBroker, prefix: str, before: Path, judge: SimulatedJudge, logs: Path) -> None:
-        self.bootstrap, self.prefix, self.logs = kafka.bootstrap, prefix, logs
+    def __init__(
+        self, kafka: SharedBroker, prefix: str, before: Path, judge: SimulatedJudge, services: Services
+    ) -> None:
+        self.bootstrap, self.prefix, self.services = kafka.bootstrap, prefix, services
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
         self.judge = judge
         self.published = 0
-        self.services: list[Service] = []
         self.folders = {"before": (before, "streams.cli"), "ours": (ROOT, "ragweir.streams.commands")}
-        settings = {
-            "kafka__bootstrap_servers": kafka.bootstrap,
-            "kafka__client": QUICK_CLIENT,
-            "topics__prefix": prefix,
-            "topics__partitions": PARTITIONS,
-            "topics__replication_factor": 1,
-            "telemetry__port": 0,
-            "batch__max_events": 20,
-            "windows__commit_ms": 100,
-            "judge__base_url": judge.base_url,
-            "judge__model": "simulated-judge",
-            "judge__daily_budget_usd": BUDGET_USD,
-            "judge__prices": {"simulated-judge": PRICE},
-            "routing__floors": {"rubric": 0.3},
-            "routing__key": "upgrade",
-            "routing__rules": [],
-        }
-        self.environment = {
-            f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in settings.items()
-        }
+        self.environment = quick(
+            kafka.bootstrap,
+            prefix,
+            topics__partitions=PARTITIONS,
+            topics__replication_factor=1,
+            batch__max_events=20,
+            windows__commit_ms=100,
+            judge__base_url=judge.base_url,
+            judge__model="simulated-judge",
+            judge__daily_budget_usd=BUDGET_USD,
+            judge__prices={"simulated-judge": PRICE},
+            routing__floors={"rubric": 0.3},
+            routing__key="upgrade",
+            routing__rules=[],
+        )
 
     def run(self, release: str, *arguments: str) -> Service:
         """Run a command of a release; the processes that it starts are of that release too."""
-        log = self.logs / f"{len(self.services)}-{release}-{'-'.join(arguments)}.log"
         folder, module = self.folders[release]
         variables = self.environment | {"PYTHONPATH": str(folder)}
-        self.services.append(Service(["-P", "-m", module, *arguments], log, variables))
-        return self.services[-1]
+        return self.services.start(*arguments, before=("-P", "-m", module), variables=variables)
 
     def start(self, release: str, service: str, slot: int) -> Service:
         """Run one slot of a service."""
@@ -111,27 +104,26 @@ class Deployment:
         """The records of all inputs that are not yet committed."""
         left = 0
         for service, topic in zip(SERVICES, ("interactions", "evaluations", "judge.requests"), strict=True):
-            group = f"{self.prefix}{service}"
-            asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-            reached = {(at.topic, at.partition): at.offset for at in asked.result(30).topic_partitions}
+            reached = committed(self.admin, f"{self.prefix}{service}")
             for message in read_to_end(self.bootstrap, self.prefix + topic):
-                left += message.offset() >= reached.get((self.prefix + topic, message.partition()), 0)
+                at = reached.get((self.prefix + topic, message.partition()))
+                left += at is None or message.offset() >= at.offset
         return left
 
     def values(self, topic: str) -> list[dict[str, object]]:
         """The committed records of a topic."""
-        return [json.loads(each.value()) for each in read_to_end(self.bootstrap, self.prefix + topic) if each.value()]
+        return values(self.bootstrap, self.prefix + topic)
 
 
 @pytest.fixture
-def deployment(kafka: SharedBroker, prefix: str, before: Path, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(kafka: SharedBroker, prefix: str, before: Path, services: Services) -> Iterator[Deployment]:
     coordinated(kafka.bootstrap)
     with simulated_judge() as judge:
-        deployed = Deployment(kafka, prefix, before, judge, tmp_path)
+        deployed = Deployment(kafka, prefix, before, judge, services)
         made = deployed.run("before", "topics", "create")
         assert made.ended() == 0, made.log.read_text()
         yield deployed
-        end_all(deployed.services)
+        end_all(services)
 
 
 def must_be_whole(deployment: Deployment) -> Counter[object]:

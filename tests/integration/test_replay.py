@@ -20,10 +20,10 @@ import duckdb
 import orjson
 import pytest
 from backports import zstd
-from commands import COMMAND, ROOT, environment, evaluating, ragweir, settled, told
+from commands import ROOT, begun, evaluating, ragweir, settled, told
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import QUICK_CLIENT, eventually
+from conftest import SharedBroker, create_topic, produce, read_to_end, values
+from services import QUICK_CLIENT, eventually
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
@@ -103,16 +103,11 @@ class History:
         return ["--bootstrap-servers", self.bootstrap, "--prefix", self.prefix]
 
     def start(self, *arguments: str | Path, **settings: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*COMMAND, *self.shared, "replay", *map(str, arguments)],
-            cwd=ROOT,
-            env=environment(**{**QUICK, **settings}),
-            stderr=subprocess.PIPE,
-        )
+        return begun(*self.shared, "replay", *arguments, **{**QUICK, **settings})
 
     def evaluations(self, run: str | None) -> list[dict[str, Any]]:
         prefix = self.prefix + (f"run.{run}." if run else "")
-        return [json.loads(each.value()) for each in read_to_end(self.bootstrap, f"{prefix}evaluations")]
+        return values(self.bootstrap, f"{prefix}evaluations")
 
     def canonical(self, run: str | None) -> list[bytes]:
         """The evaluations but for what says where they were made, by id."""
@@ -277,9 +272,7 @@ def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: SharedBroker, p
         loaded = load_archives(own, archives, stored, lambda *_: None, partial(next, asked))
         turns += 1
     assert turns > 3
-    found = Counter(
-        json.loads(each.value())["event_id"] for each in read_to_end(kafka.bootstrap, f"{prefix}run.r.interactions")
-    )
+    found = Counter(each["event_id"] for each in values(kafka.bootstrap, f"{prefix}run.r.interactions"))
     assert found == Counter([*(f"a{n}" for n in range(3_500)), *(f"b{n}" for n in range(1_500))])
     assert stored() == loaded
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import orjson
 import pytest
-from commands import COMMAND, ROOT, environment, ragweir, told
-from faults import eventually
+from commands import COMMAND, ROOT, begun, environment, ragweir, told
 from rich.console import Console
 from scripted_judge import GOOD, ScriptedPool, config, request
+from services import eventually
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -238,8 +238,7 @@ def test_an_outage_is_waited_out_and_an_interrupt_ends_with_what_is_done(file: P
         with simulated_judge() as simulated:
             simulated.set_faults(latency_ms=50)
             settings = judge(simulated.base_url, cache_entries=0, concurrency=4)
-            command = [*COMMAND, "score", file, "--judge", "--out", out]
-            run = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, env=environment(**settings))
+            run = begun("score", file, "--judge", "--out", out, **settings)
             eventually(lambda: simulated.calls()["count"] >= 20, "it judges")
             simulated.set_faults(shares={"503": "all"})
             assert run.stderr is not None
@@ -395,8 +394,7 @@ def test_told_to_stop_it_begins_nothing_more_and_lets_end_what_is_under_way() ->
     stop.set()
     assert next(run) is None
     assert files.waits == "stopping"
-    for job in list(pool.jobs):
-        pool.land(job)
+    pool.land_all()
     assert [each.event_id for each in run if each] == ["1", "2"]
     assert len(pool.started) == 2
     assert files.stopping

@@ -8,7 +8,6 @@ import json
 import math
 import signal
 import socket
-import subprocess
 import urllib.error
 import urllib.request
 from array import array
@@ -20,11 +19,11 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
-from commands import COMMAND, ROOT, environment, ragweir, told
-from faults import eventually
+from commands import begun, ragweir, told
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from services import eventually
 
 from ragweir.metrics.judged import answer_parsing
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged
@@ -799,13 +798,7 @@ def test_it_stops_while_requests_hang_and_leaves_its_port_free() -> None:
 def test_the_command_serves_until_told_to_stop(how: signal.Signals) -> None:
     """It prints one line: where it is, that it is simulated, and settings that the judge takes."""
     flags = ("--port", "0", "--latency-ms", "0", "--key", "sk-right", "--fault", "503=all", "--fault-requests", "1")
-    process = subprocess.Popen(
-        [*COMMAND, "simulate-judge", *flags],
-        cwd=ROOT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    process = begun("simulate-judge", *flags)
     try:
         assert process.stdout is not None
         line = process.stdout.readline().decode()

@@ -2,15 +2,15 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from conftest import SharedBroker, produce, read_to_end
-from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
+from faults import BEHIND, Traffic, environment, forget, set_offset
+from services import Service, Services, eventually
 
 from ragweir.errors import Interrupted
 from ragweir.streams.runtime.recovery import offsets
@@ -20,21 +20,11 @@ Start = Callable[..., Service]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start one slot of evaluate; all have ended when the test has."""
-    services: list[Service] = []
-
-    def start(traffic: Traffic, **settings: Any) -> Service:
-        log = tmp_path / f"{len(services)}.log"
-        services.append(
-            Service(
-                ["-m", "ragweir.streams.commands", "evaluate", "--slot", "0"], log, environment(traffic, **settings)
-            )
-        )
-        return services[-1]
-
-    yield start
-    end_all(services)
+def start(services: Services) -> Start:
+    """Start one slot of evaluate."""
+    return lambda traffic, **settings: services.start(
+        "evaluate", "--slot", "0", variables=environment(traffic, **settings)
+    )
 
 
 def evaluated(traffic: Traffic, start: Start) -> None:
@@ -46,12 +36,11 @@ def evaluated(traffic: Traffic, start: Start) -> None:
     assert not worker.logged(BEHIND)
 
 
-def test_an_offset_that_was_set_back_doubles_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_an_offset_that_was_set_back_doubles_nothing(prefix: str, traffic: Traffic, start: Start) -> None:
     """The worker goes on behind what it has written, and says so for each partition that it concerns."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
     for partition, offset in ((0, 30), (1, 119), (2, 0)):
-        set_offset(kafka.bootstrap, f"{prefix}evaluate", traffic.topic, partition, offset)
+        set_offset(traffic.bootstrap, f"{prefix}evaluate", traffic.topic, partition, offset)
     worker = start(traffic)
     traffic.publish(40)
     traffic.must_be_settled_exactly_once()
@@ -63,9 +52,8 @@ def test_an_offset_that_was_set_back_doubles_nothing(kafka: SharedBroker, prefix
     }
 
 
-def test_a_forgotten_group_doubles_and_loses_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_a_forgotten_group_doubles_and_loses_nothing(prefix: str, traffic: Traffic, start: Start) -> None:
     """What came while nobody worked is evaluated, although a new group would begin at the end."""
-    traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
     forget(traffic.admin, f"{prefix}evaluate")
     traffic.publish(30)
@@ -107,29 +95,28 @@ def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: SharedBroker, prefix:
     eventually(lambda: [place for _, place in traffic.evaluations()].count((0, 5)) == 2, "who wants to, forgets both")
 
 
-def test_evaluations_of_other_events_prove_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_evaluations_of_other_events_prove_nothing(prefix: str, single: Traffic, start: Start) -> None:
     """As those of a topic that was deleted and made anew: every event of the new one is evaluated.
 
     One tells of an event that does not stand where it says, one of an offset that the topic does not have, one of
     another topic, and one is no evaluation at all.
     """
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    traffic.publish(50)
+    single.publish(50)
     strangers = [
         {"event_id": event_id, "source": {"topic": topic, "partition": 0, "offset": offset}}
         for event_id, topic, offset in (
-            ("0/20", traffic.topic, 30),
-            ("0/5000", traffic.topic, 5_000),
+            ("0/20", single.topic, 30),
+            ("0/5000", single.topic, 5_000),
             ("0/40", f"{prefix}redrive", 40),
         )
     ]
     output = f"{prefix}evaluations"
-    produce(kafka.bootstrap, output, [*(json.dumps(each).encode() for each in strangers), b"no evaluation"])
-    worker = start(traffic)
-    traffic.settled()
+    produce(single.bootstrap, output, [*(json.dumps(each).encode() for each in strangers), b"no evaluation"])
+    worker = start(single)
+    single.settled()
     assert worker.stop() == 0
     assert not worker.logged(BEHIND)
-    written = [json.loads(message.value()) for message in read_to_end(kafka.bootstrap, output)[len(strangers) + 1 :]]
+    written = [json.loads(message.value()) for message in read_to_end(single.bootstrap, output)[len(strangers) + 1 :]]
     assert [each["source"]["offset"] for each in written] == [offset for offset in range(50) if offset != 7]
 
 

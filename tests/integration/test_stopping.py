@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from commands import COMMAND, ROOT, environment
+from commands import begun
 from poison import event
 
 _PATIENCE_S = 60
@@ -19,9 +19,7 @@ _PATIENCE_S = 60
 @contextmanager
 def scoring(*arguments: str | Path) -> Iterator[subprocess.Popen[bytes]]:
     """`ragweir score` under way; killed where a test fails."""
-    pipe = subprocess.PIPE
-    command = [*COMMAND, "score", *map(str, arguments)]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment()) as running:
+    with begun("score", *arguments, stdin=subprocess.PIPE) as running:
         try:
             yield running
         finally:

@@ -8,14 +8,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 from commands import ragweir
 from conftest import SharedBroker
-from faults import Service, Traffic, end_all, environment, eventually
+from faults import Traffic, environment
+from services import Services, ask, eventually, variables
 
 from ragweir.streams.playground.local.prometheus import local_prometheus
 from ragweir.streams.runtime.processes import supervisor
@@ -188,23 +188,18 @@ def test_a_reason_of_any_length_fits_one_line() -> None:
     listener.close()
 
 
-def test_up_goes_on_without_the_service_that_cannot_run(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
+def test_up_goes_on_without_the_service_that_cannot_run(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """Where aggregate has no topic to write to, evaluate still evaluates, and the end says that one could not run."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    log = tmp_path / "log"
-    log.touch()
-    up = Service(["-m", "ragweir.streams.commands", "up"], log, environment(traffic))
-    try:
-        eventually(lambda: up.logged("stays down", service="aggregate"), "aggregate cannot run")
-        traffic.publish(10)
-        traffic.must_be_settled_exactly_once()
-        base = up.logged("supervising")[0]["targets"].removesuffix("/targets")
-        status, text = asked(f"{base}/readyz")
-        assert status == 503
-        assert f"aggregate-0 is down and is not restarted: there is no topic {prefix}windows" in text
-        assert up.stop() == 1
-    finally:
-        end_all([up])
+    up = services.start("up", variables=environment(traffic))
+    eventually(lambda: up.logged("stays down", service="aggregate"), "aggregate cannot run")
+    traffic.publish(10)
+    traffic.must_be_settled_exactly_once()
+    base = up.logged("supervising")[0]["targets"].removesuffix("/targets")
+    status, text = ask(base, "/readyz")
+    assert status == 503
+    assert f"aggregate-0 is down and is not restarted: there is no topic {prefix}windows" in text
+    assert up.stop() == 1
 
 
 def test_a_heartbeat_without_a_listener_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,32 +253,23 @@ def test_targets_are_those_that_whoever_asks_can_reach() -> None:
 
 
 @pytest.mark.usefixtures("tools")
-def test_prometheus_finds_all_workers_of_up(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
+def test_prometheus_finds_all_workers_of_up(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """`up --evaluate-workers 2`, and a Prometheus that knows no more than the supervisor's address."""
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir(*shared, "topics", "create").returncode == 0
-    log = tmp_path / "log"
-    log.touch()
-    up = Service(
-        ["-m", "ragweir.streams.commands", *shared, "up", "--evaluate-workers", "2"],
-        log,
-        {"RAGWEIR_TELEMETRY__PORT": "0"},
-    )
-    try:
-        url = eventually(lambda: up.logged("supervising"), "it supervises")[0]["targets"]
-        eventually(lambda: len(got(url)) == 5, "all workers have announced themselves")
-        with local_prometheus({}, discovered={"ragweir": url}) as prometheus:
+    up = services.start(*shared, "up", "--evaluate-workers", "2", variables=variables(telemetry__port=0))
+    url = eventually(lambda: up.logged("supervising"), "it supervises")[0]["targets"]
+    eventually(lambda: len(got(url)) == 5, "all workers have announced themselves")
+    with local_prometheus({}, discovered={"ragweir": url}) as prometheus:
 
-            def scraped() -> set[tuple[str, str]]:
-                query = 'ragweir_build_info{job="ragweir"} * on (instance) group_left () (up{job="ragweir"} == 1)'
-                found = prometheus.get("/api/v1/query", query=query)["data"]["result"]
-                return {(each["metric"]["service"], each["metric"]["slot"]) for each in found}
+        def scraped() -> set[tuple[str, str]]:
+            query = 'ragweir_build_info{job="ragweir"} * on (instance) group_left () (up{job="ragweir"} == 1)'
+            found = prometheus.get("/api/v1/query", query=query)["data"]["result"]
+            return {(each["metric"]["service"], each["metric"]["slot"]) for each in found}
 
-            every = {("supervisor", "0"), ("evaluate", "0"), ("evaluate", "1"), ("aggregate", "0"), ("export", "0")}
-            eventually(lambda: scraped() == every, "all workers are scraped, by their own labels")
-        assert up.stop() == 0
-    finally:
-        end_all([up])
+        every = {("supervisor", "0"), ("evaluate", "0"), ("evaluate", "1"), ("aggregate", "0"), ("export", "0")}
+        eventually(lambda: scraped() == every, "all workers are scraped, by their own labels")
+    assert up.stop() == 0
 
 
 def test_a_port_that_is_taken_is_told_in_a_sentence(kafka: SharedBroker, prefix: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from commands import ROOT, ragweir, told
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, coordinated, create_topic, produce
+from conftest import SharedBroker, coordinated, create_topic, produce, trim
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
@@ -239,12 +239,9 @@ def test_records_bounds_what_is_read(kafka: SharedBroker, prefix: str) -> None:
 def test_a_trimmed_topic_is_read_from_what_is_left(kafka: SharedBroker, prefix: str) -> None:
     """Offsets that retention has taken are not waited for."""
     topic = filled(kafka, prefix, map(own, range(20)))
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    for trimmed in admin.delete_records([TopicPartition(topic, 0, 15)]).values():
-        trimmed.result(30)
+    trim(kafka.bootstrap, topic, [0], 15)
     assert newest(kafka, topic, 300) == [(0, offset) for offset in range(15, 20)]
-    for trimmed in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
-        trimmed.result(30)
+    trim(kafka.bootstrap, topic, [0], 20)
     assert newest(kafka, topic, 300) == []
 
 

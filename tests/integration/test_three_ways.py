@@ -6,9 +6,8 @@ from typing import Any
 import orjson
 import pytest
 from commands import ROOT, evaluating, ragweir, settled
-from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, create_topic, produce, read_to_end
+from conftest import SharedBroker, committed, create_topic, produce, read_to_end
 
 MAP = ROOT / "deploy" / "maps" / "mtrag.toml"
 DATA = ROOT.parent / "shared" / "data" / "mtrag.jsonl"
@@ -82,8 +81,7 @@ def groups_with_offsets(kafka: SharedBroker, topic: str) -> set[str]:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     found = set()
     for group in admin.list_consumer_groups().result(30).valid:
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)])
-        if any(at.topic == topic and at.offset >= 0 for at in asked[group.group_id].result(30).topic_partitions):
+        if any(at.topic == topic and at.offset >= 0 for at in committed(admin, group.group_id).values()):
             found.add(group.group_id)
     return found
 

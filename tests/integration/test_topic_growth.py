@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from commands import COMMAND, ROOT, environment, ragweir, settled, told
-from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import SharedBroker, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
+from confluent_kafka import Producer
+from conftest import SharedBroker, read_to_end, values
+from services import Service, Services, end_all, eventually, quick
 
+from chaos.reading import ends, partitions_of
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.schemas.topics import TOPICS, topic_table
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
@@ -26,24 +27,22 @@ BEFORE, AFTER = 2, 5
 class Deployment:
     """Services under a prefix of their own, all of whose events are judged."""
 
-    def __init__(self, bootstrap: str, prefix: str, folder: Path, judge: SimulatedJudge) -> None:
-        self.bootstrap, self.prefix, self.folder = bootstrap, prefix, folder
+    def __init__(self, bootstrap: str, prefix: str, services: Services, judge: SimulatedJudge) -> None:
+        self.bootstrap, self.prefix, self.services = bootstrap, prefix, services
         self.settings = Settings.model_validate(
             {"kafka": {"bootstrap_servers": bootstrap}, "topics": {"prefix": prefix}, "judge": {"base_url": "http://j"}}
         )
-        self.variables = {
-            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
-            "RAGWEIR_KAFKA__CLIENT": json.dumps(QUICK_CLIENT),
-            "RAGWEIR_TOPICS__PREFIX": prefix,
-            "RAGWEIR_TOPICS__PARTITIONS": str(BEFORE),
-            "RAGWEIR_JUDGE__BASE_URL": judge.base_url,
-            "RAGWEIR_JUDGE__API_KEY": "sk-test",
-            "RAGWEIR_JUDGE__DAILY_BUDGET_USD": "none",
-            "RAGWEIR_ROUTING__FLOORS": '{"rubric": 1.0}',
-            "RAGWEIR_ROUTING__RULES": "[]",
-            "RAGWEIR_ROUTING__KEY": "hunter2-Xq7",
-        }
-        self.services: list[Service] = []
+        self.variables = quick(
+            bootstrap,
+            prefix,
+            topics__partitions=BEFORE,
+            judge__base_url=judge.base_url,
+            judge__api_key="sk-test",
+            judge__daily_budget_usd="none",
+            routing__floors={"rubric": 1.0},
+            routing__rules=[],
+            routing__key="hunter2-Xq7",
+        )
         self.published = 0
         assert self.run("topics", "create").returncode == 0
 
@@ -52,11 +51,7 @@ class Deployment:
 
     def start(self, *names: str) -> list[Service]:
         """Start services with one slot each."""
-        for name in names:
-            log = self.folder / f"{len(self.services)}.log"
-            command = ["-m", "ragweir.streams.commands", name, "--slot", "0"]
-            self.services.append(Service(command, log, environment(**self.variables)))
-        return self.services[-len(names) :]
+        return [self.services.start(name, "--slot", "0", variables=self.variables) for name in names]
 
     def publish(self, number: int) -> None:
         """Publish so many events, keyed by their ids as `ragweir publish` does."""
@@ -70,9 +65,8 @@ class Deployment:
 
     def evaluations(self, stage: str) -> Counter[str]:
         """The ids of the events that have an evaluation of this stage."""
-        found = read_to_end(self.bootstrap, f"{self.prefix}evaluations")
-        evaluations = [json.loads(each.value() or b"") for each in found]
-        return Counter(each["event_id"] for each in evaluations if each["stage"] == stage)
+        found = values(self.bootstrap, f"{self.prefix}evaluations")
+        return Counter(each["event_id"] for each in found if each["stage"] == stage)
 
     def must_be_complete(self) -> None:
         """Wait until everything is settled; then every event is scored, judged and counted once."""
@@ -103,11 +97,10 @@ def _minute(event: int) -> str:
 
 
 @pytest.fixture
-def deployed(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+def deployed(kafka: SharedBroker, prefix: str, services: Services) -> Iterator[Deployment]:
     with simulated_judge() as judge:
-        deployed = Deployment(kafka.bootstrap, prefix, tmp_path, judge)
-        yield deployed
-        end_all(deployed.services)
+        yield Deployment(kafka.bootstrap, prefix, services, judge)
+        end_all(services)
 
 
 def test_every_topic_has_its_place_in_the_order() -> None:
@@ -177,8 +170,7 @@ def test_what_keeps_topics_from_growing_is_said_and_nothing_is_changed(deployed:
     (evaluate,) = deployed.start("evaluate")
     deployed.publish(10)
     group = f"{deployed.prefix}evaluate"
-    ends = {(f"{deployed.prefix}interactions", partition): end for partition, end in ends_of(deployed).items()}
-    settled(deployed.bootstrap, group, ends)
+    settled(deployed.bootstrap, group, ends_of(deployed))
     busy = deployed.run("topics", "grow", "--partitions", str(AFTER), "--yes", "--timeout", "2")
     assert busy.returncode == 1
     assert "nothing was changed" in busy.stderr.decode()
@@ -187,10 +179,7 @@ def test_what_keeps_topics_from_growing_is_said_and_nothing_is_changed(deployed:
     assert evaluate.stop() == 0
 
 
-def ends_of(deployed: Deployment) -> dict[int, int]:
+def ends_of(deployed: Deployment) -> dict[tuple[str, int], int]:
     """The ends of the interactions' partitions."""
-    consumer = Consumer({"bootstrap.servers": deployed.bootstrap, "group.id": "none", "log_level": 0})
-    topic = f"{deployed.prefix}interactions"
-    ends = {each: consumer.get_watermark_offsets(TopicPartition(topic, each))[1] for each in range(BEFORE)}
-    consumer.close()
-    return ends
+    places = partitions_of(f"{deployed.prefix}interactions", range(BEFORE))
+    return ends(deployed.bootstrap, "read_uncommitted", places, 30)

@@ -5,17 +5,17 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import Service, Traffic, end_all, environment, eventually, set_offset
+from conftest import SharedBroker, committed, create_topic, produce, read_to_end, values
+from faults import Traffic, environment, set_offset
+from services import Service, Services, eventually
 
 from ragweir.errors import Interrupted
 from ragweir.schemas.codec.json import encode
@@ -30,18 +30,13 @@ QUICK = {"kafka": {"client": {"topic.metadata.refresh.interval.ms": 1000}}}
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start services; all have ended when the test has."""
-    services: list[Service] = []
+def start(services: Services) -> Start:
+    """Start services."""
 
     def start(traffic: Traffic, *arguments: str, service: str = "evaluate", **settings: Any) -> Service:
-        log = tmp_path / f"{len(services)}.log"
-        command = ["-m", "ragweir.streams.commands", service, *arguments]
-        services.append(Service(command, log, environment(traffic, **settings)))
-        return services[-1]
+        return services.start(service, *arguments, variables=environment(traffic, **settings))
 
-    yield start
-    end_all(services)
+    return start
 
 
 def events(name: str, count: int) -> list[bytes]:
@@ -53,8 +48,7 @@ def events(name: str, count: int) -> list[bytes]:
 
 def evaluated(traffic: Traffic) -> list[str]:
     """The ids of the events that were evaluated, in the order of the output."""
-    messages = read_to_end(traffic.bootstrap, f"{traffic.prefix}evaluations")
-    return [json.loads(message.value() or b"{}")["event_id"] for message in messages]
+    return [each["event_id"] for each in values(traffic.bootstrap, f"{traffic.prefix}evaluations")]
 
 
 def recreate(traffic: Traffic, topic: str = "") -> None:
@@ -95,77 +89,68 @@ def ids(name: str, count: int) -> set[str]:
     ],
 )
 def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_start(
-    kafka: SharedBroker, prefix: str, start: Start, start_from: str, new: int
+    single: Traffic, start: Start, start_from: str, new: int
 ) -> None:
     """Whether it is shorter than the offset that was reached in the old one, or longer."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    service = start(traffic, "--workers", "1", input={"topic": traffic.topic, "start_from": start_from})
+    service = start(single, "--workers", "1", input={"topic": single.topic, "start_from": start_from})
     eventually(lambda: service.logged("partitions assigned"), "it works")
-    produce(kafka.bootstrap, traffic.topic, events("old", 100), partition=0)
-    eventually(lambda: set(evaluated(traffic)) == ids("old", 100), "the old ones are evaluated")
-    recreate(traffic)
-    produce(kafka.bootstrap, traffic.topic, events("new", new), partition=0)
-    eventually(lambda: set(evaluated(traffic)) >= ids("new", new), "the new ones are evaluated")
-    assert sorted(evaluated(traffic)) == sorted(ids("old", 100) | ids("new", new)), "and nothing twice"
+    produce(single.bootstrap, single.topic, events("old", 100), partition=0)
+    eventually(lambda: set(evaluated(single)) == ids("old", 100), "the old ones are evaluated")
+    recreate(single)
+    produce(single.bootstrap, single.topic, events("new", new), partition=0)
+    eventually(lambda: set(evaluated(single)) >= ids("new", new), "the new ones are evaluated")
+    assert sorted(evaluated(single)) == sorted(ids("old", 100) | ids("new", new)), "and nothing twice"
     assert service.logged("deleted and created again; reading it from its start", level="error")
-    assert service.sample(f'ragweir_topics_recreated_total{{topic="{traffic.topic}"}}') == 1
+    assert service.sample(f'ragweir_topics_recreated_total{{topic="{single.topic}"}}') == 1
 
 
 def test_a_topic_that_is_made_again_while_no_worker_runs_begins_where_new_groups_do(
-    kafka: SharedBroker, prefix: str, start: Start
+    single: Traffic, start: Start
 ) -> None:
     """Kafka forgets offsets with their topic, so nothing is left that would tell; by default that is the start."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    first = start(traffic, "--slot", "0")
-    produce(kafka.bootstrap, traffic.topic, events("old", 10), partition=0)
-    eventually(lambda: len(evaluated(traffic)) == 10, "the old ones are evaluated")
+    first = start(single, "--slot", "0")
+    produce(single.bootstrap, single.topic, events("old", 10), partition=0)
+    eventually(lambda: len(evaluated(single)) == 10, "the old ones are evaluated")
     assert first.stop() == 0
-    recreate(traffic)
-    produce(kafka.bootstrap, traffic.topic, events("new", 30), partition=0)
-    eventually(lambda: traffic.committed() == {}, "Kafka has deleted the offsets, which it does after the topic")
-    start(traffic, "--slot", "0")
-    eventually(lambda: len(evaluated(traffic)) == 40, "the new ones are evaluated")
-    assert set(evaluated(traffic)) == ids("old", 10) | ids("new", 30)
+    recreate(single)
+    produce(single.bootstrap, single.topic, events("new", 30), partition=0)
+    eventually(lambda: single.committed() == {}, "Kafka has deleted the offsets, which it does after the topic")
+    start(single, "--slot", "0")
+    eventually(lambda: len(evaluated(single)) == 40, "the new ones are evaluated")
+    assert set(evaluated(single)) == ids("old", 10) | ids("new", 30)
 
 
-def test_nothing_of_a_batch_is_committed_once_its_topic_is_another(
-    kafka: SharedBroker, prefix: str, start: Start
-) -> None:
+def test_nothing_of_a_batch_is_committed_once_its_topic_is_another(single: Traffic, start: Start) -> None:
     """A worker that sleeps while the topic is deleted and made again reads the new one at the old offset."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    service = start(traffic, "--workers", "1")
-    produce(kafka.bootstrap, traffic.topic, events("old", 20), partition=0)
-    eventually(lambda: len(evaluated(traffic)) == 20, "the old ones are evaluated")
+    service = start(single, "--workers", "1")
+    produce(single.bootstrap, single.topic, events("old", 20), partition=0)
+    eventually(lambda: len(evaluated(single)) == 20, "the old ones are evaluated")
     pid = service.pid(0)
     os.kill(pid, signal.SIGSTOP)
-    recreate(traffic)
-    produce(kafka.bootstrap, traffic.topic, events("new", 300), partition=0)
+    recreate(single)
+    produce(single.bootstrap, single.topic, events("new", 300), partition=0)
     time.sleep(0.5)
     os.kill(pid, signal.SIGCONT)
-    eventually(lambda: set(evaluated(traffic)) >= ids("new", 300), "the new ones are evaluated")
-    assert len(evaluated(traffic)) == 320, "and nothing twice"
+    eventually(lambda: set(evaluated(single)) >= ids("new", 300), "the new ones are evaluated")
+    assert len(evaluated(single)) == 320, "and nothing twice"
 
 
-def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
-    kafka: SharedBroker, prefix: str, start: Start
-) -> None:
+def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(single: Traffic, start: Start) -> None:
     """With `start_from = "latest"`, what was written before anybody knew of the partition is read."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    produce(kafka.bootstrap, traffic.topic, events("before", 5), partition=0)
-    settings = {"input": {"topic": traffic.topic, "start_from": "latest"}, **QUICK}
-    first = start(traffic, "--workers", "1", **settings)
-    eventually(lambda: traffic.committed() == {0: 5}, "the group begins at the end, and has committed that")
-    traffic.admin.create_partitions([NewPartitions(traffic.topic, 3)])[traffic.topic].result(30)
+    produce(single.bootstrap, single.topic, events("before", 5), partition=0)
+    settings = {"input": {"topic": single.topic, "start_from": "latest"}, **QUICK}
+    first = start(single, "--workers", "1", **settings)
+    eventually(lambda: single.committed() == {0: 5}, "the group begins at the end, and has committed that")
+    single.admin.create_partitions([NewPartitions(single.topic, 3)])[single.topic].result(30)
     time.sleep(0.5)
     for partition in (1, 2):
-        produce(kafka.bootstrap, traffic.topic, events(f"p{partition}", 50), partition=partition)
+        produce(single.bootstrap, single.topic, events(f"p{partition}", 50), partition=partition)
     wanted = ids("p1", 50) | ids("p2", 50)
-    eventually(lambda: set(evaluated(traffic)) >= wanted, "all of it is evaluated")
-    assert set(evaluated(traffic)) == wanted
+    eventually(lambda: set(evaluated(single)) >= wanted, "all of it is evaluated")
+    assert set(evaluated(single)) == wanted
     assert first.stop() == 0
-    group = f"{traffic.prefix}evaluate"
-    asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
-    stored = [at.metadata for at in asked.result().topic_partitions if at.topic == traffic.topic]
+    found = committed(single.admin, f"{single.prefix}evaluate").values()
+    stored = [at.metadata for at in found if at.topic == single.topic]
     assert {OffsetMetadata.parse(text).partitions for text in stored} == {1}, "the number when the group began"
 
 
@@ -209,40 +194,38 @@ def counted(traffic: Traffic) -> int:
 
 
 def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
-    kafka: SharedBroker, prefix: str, start: Start
+    prefix: str, single: Traffic, start: Start
 ) -> None:
     """The state of aggregate speaks of offsets of the old topic; nothing has to be set by hand."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    create_topic(kafka.bootstrap, f"{prefix}windows")
+    create_topic(single.bootstrap, f"{prefix}windows")
     topic = f"{prefix}evaluations"
 
-    service = start(traffic, "--workers", "1", service="aggregate")
-    produce(kafka.bootstrap, topic, evaluations("old", 40), partition=0)
-    eventually(lambda: counted(traffic) == 40, "the old ones are counted")
-    recreate(traffic, topic)
-    produce(kafka.bootstrap, topic, evaluations("new", 15), partition=0)
-    eventually(lambda: counted(traffic) == 55, "the new ones are counted as well")
+    service = start(single, "--workers", "1", service="aggregate")
+    produce(single.bootstrap, topic, evaluations("old", 40), partition=0)
+    eventually(lambda: counted(single) == 40, "the old ones are counted")
+    recreate(single, topic)
+    produce(single.bootstrap, topic, evaluations("new", 15), partition=0)
+    eventually(lambda: counted(single) == 55, "the new ones are counted as well")
     assert service.logged("deleted and created again; reading it from its start", level="error")
 
 
 @pytest.mark.parametrize("set_to", [None, 0])
 def test_windows_count_evaluations_of_a_topic_that_was_made_again_while_no_worker_ran(
-    kafka: SharedBroker, prefix: str, start: Start, set_to: int | None
+    prefix: str, single: Traffic, start: Start, set_to: int | None
 ) -> None:
     """Nothing has to be set; and what is set is of the new topic, whatever the windows say of the old one."""
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
-    create_topic(kafka.bootstrap, f"{prefix}windows")
+    create_topic(single.bootstrap, f"{prefix}windows")
     topic = f"{prefix}evaluations"
-    service = start(traffic, "--slot", "0", service="aggregate")
-    produce(kafka.bootstrap, topic, evaluations("old", 40), partition=0)
-    eventually(lambda: counted(traffic) == 40, "the old ones are counted")
+    service = start(single, "--slot", "0", service="aggregate")
+    produce(single.bootstrap, topic, evaluations("old", 40), partition=0)
+    eventually(lambda: counted(single) == 40, "the old ones are counted")
     assert service.stop() == 0
-    recreate(traffic, topic)
-    produce(kafka.bootstrap, topic, evaluations("new", 37), partition=0)
+    recreate(single, topic)
+    produce(single.bootstrap, topic, evaluations("new", 37), partition=0)
     if set_to is not None:
-        set_offset(kafka.bootstrap, f"{prefix}aggregate", topic, 0, set_to)
-    start(traffic, "--slot", "0", service="aggregate")
-    eventually(lambda: counted(traffic) == 77, "the new ones are counted as well")
+        set_offset(single.bootstrap, f"{prefix}aggregate", topic, 0, set_to)
+    start(single, "--slot", "0", service="aggregate")
+    eventually(lambda: counted(single) == 77, "the new ones are counted as well")
 
 
 def test_a_broker_that_dies_before_the_ids_are_known_is_told_as_lost() -> None:

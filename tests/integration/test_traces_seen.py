@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 import pytest
 from commands import ROOT, ragweir, told
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # It does export them.
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
 )
-from conftest import SharedBroker, create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end, trim
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragweir.schemas.codec.json import encode
@@ -266,9 +266,7 @@ def test_explain_says_that_retention_has_deleted_the_spans(kafka: SharedBroker, 
     assert not run(kafka, prefix, "explain", "0" * 32 + ":" + "1" * 16, status=1)
     hidden = run(kafka, prefix, "explain", interaction.event_id, "--newest", "2")
     assert "its spans are not among the searched records" in hidden
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    for future in admin.delete_records([TopicPartition(f"{prefix}spans", 0, 2)]).values():
-        future.result(30)
+    trim(kafka.bootstrap, f"{prefix}spans", [0], 2)
     text = run(kafka, prefix, "explain", interaction.event_id)
     assert "its spans are deleted, as the retention of the topic has passed" in text
     assert told_by(kafka, prefix, interaction.event_id)["trace"]["deleted"]

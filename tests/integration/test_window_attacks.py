@@ -1,18 +1,15 @@
 """Wrong clocks and hostile label values, from evaluations to what Prometheus is shown, without Kafka and with it."""
 
-import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from conftest import SharedBroker, create_topic, produce
-from faults import Service, end_all, eventually
 from prometheus_client.parser import text_string_to_metric_families
+from services import Service, Services, eventually, quick
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.merger import WindowMerger
@@ -144,33 +141,18 @@ def test_new_label_sets_neither_hide_the_known_nor_flood_prometheus() -> None:
 # The services, on a real Kafka.
 
 
-@pytest.fixture
-def services(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator["Services"]:
-    running = Services(kafka.bootstrap, prefix, tmp_path)
-    yield running
-    end_all(running.started)
-
-
-class Services:
+class Deployed:
     """Topics of two partitions, and `ragweir aggregate` and `ragweir export` over them."""
 
-    def __init__(self, bootstrap: str, prefix: str, folder: Path) -> None:
-        self.bootstrap, self.prefix, self.folder = bootstrap, prefix, folder
-        self.started: list[Service] = []
+    def __init__(self, bootstrap: str, prefix: str, services: Services) -> None:
+        self.bootstrap, self.prefix, self.services = bootstrap, prefix, services
         create_topic(bootstrap, f"{prefix}evaluations", 2)
         create_topic(bootstrap, f"{prefix}windows", 2, {"cleanup.policy": "compact,delete"})
         create_topic(bootstrap, f"{prefix}dead-letter")
 
     def start(self, name: str, **windows: Any) -> Service:
-        settings = {
-            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
-            "RAGWEIR_TOPICS__PREFIX": self.prefix,
-            "RAGWEIR_TELEMETRY__PORT": "0",
-            "RAGWEIR_WINDOWS": json.dumps({"commit_ms": 100, "dimensions": ["application"], **windows}),
-        }
-        log = self.folder / f"{name}.log"
-        self.started.append(Service(["-m", "ragweir.streams.commands", name, "--slot", "0"], log, settings))
-        return self.started[-1]
+        own = {"commit_ms": 100, "dimensions": ["application"], **windows}
+        return self.services.start(name, "--slot", "0", variables=quick(self.bootstrap, self.prefix, windows=own))
 
     def publish(self, *values: bytes) -> None:
         for partition in (0, 1):
@@ -191,10 +173,11 @@ def shown(export: Service) -> dict[str, tuple[float, dict[str, int]]]:
 
 
 @pytest.mark.heavy
-def test_live_traffic_with_one_fast_clock(services: Services) -> None:
+def test_live_traffic_with_one_fast_clock(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """Nine applications are shown with every event of every window, beside one whose clock is four minutes ahead."""
+    pipeline = Deployed(kafka.bootstrap, prefix, services)
     sizes = {"sizes": ["5s", "30s"], "grace_s": 2, "disorder_s": 1, "idle_s": 5}
-    aggregate, export = services.start("aggregate", **sizes), services.start("export", **sizes)
+    aggregate, export = pipeline.start("aggregate", **sizes), pipeline.start("export", **sizes)
     honest = [f"honest-{number}" for number in range(9)]
     eventually(lambda: aggregate.logged("partitions assigned") and export.asked("/readyz")[0] == 200, "they are ready")
     published: dict[float, Counter[str]] = {}
@@ -206,7 +189,7 @@ def test_live_traffic_with_one_fast_clock(services: Services) -> None:
             end = now.timestamp() // 5 * 5 + 5
             published.setdefault(end, Counter()).update(honest)
             fast = evaluation(now + timedelta(minutes=4), "fast")
-            services.publish(*(evaluation(now, name) for name in honest), fast)
+            pipeline.publish(*(evaluation(now, name) for name in honest), fast)
         seen.update([shown(export).get("5s", (0.0, {}))])
         return len(seen.keys() & published.keys()) > 4
 
@@ -218,18 +201,18 @@ def test_live_traffic_with_one_fast_clock(services: Services) -> None:
     assert aggregate.sample("ragweir_late_events_total") == 0
 
 
-def test_a_backlog_in_any_order(services: Services) -> None:
+def test_a_backlog_in_any_order(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """Three hours of events in any order, all records written now: the windows shown in the end are complete."""
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=4)
     moments = [(begin + timedelta(seconds=second), name) for second in range(0, 3 * 3600, 10) for name in REAL]
     random.Random(1).shuffle(moments)
-    windows = {"grace_s": 2, "idle_s": 2}
-    export, aggregate = services.start("export", **windows), services.start("aggregate", **windows)
+    pipeline, windows = Deployed(kafka.bootstrap, prefix, services), {"grace_s": 2, "idle_s": 2}
+    export, aggregate = pipeline.start("export", **windows), pipeline.start("aggregate", **windows)
     values = [evaluation(at, name) for at, name in moments]
     end = (begin + timedelta(hours=3)).timestamp()
-    services.publish(*values[: len(values) // 2])
+    pipeline.publish(*values[: len(values) // 2])
     eventually(lambda: shown(export).get("1h", (0.0, {}))[0] == end, "the last hour is shown, with half of its events")
-    services.publish(*values[len(values) // 2 :])
+    pipeline.publish(*values[len(values) // 2 :])
     wanted = {size: (end, dict.fromkeys(REAL, minutes * 6)) for size, minutes in (("1m", 1), ("5m", 5), ("1h", 60))}
     eventually(lambda: shown(export) == wanted, "all is shown")
     assert aggregate.sample("ragweir_late_events_total") > 1_000

@@ -10,15 +10,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, create_topic, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
+from conftest import SharedBroker, create_topic, read_to_end, transaction, trim
+from faults import forget, set_offset
+from services import CLI, QUICK_CLIENT, Service, Services, eventually, quick
 
+from chaos.reading import ends, partitions_of
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.selection import Chance, Weights
@@ -33,7 +34,7 @@ RATIOS = ("context_support", "bigram_support", "unsupported_risk", "llm_latency_
 TIMES = ("total_latency_ms", "llm_latency_ms", "input_tokens")
 JUDGED, SUITE = "judge_relevance", "rubric"
 SETTINGS = {
-    "WINDOWS": {
+    "windows": {
         "commit_ms": 50,
         "hold_h": 0.5,
         "grace_s": 30,
@@ -41,8 +42,7 @@ SETTINGS = {
         "idle_s": 2,
         "dimensions": ["application", "labels.region"],
     },
-    "KAFKA__CLIENT": QUICK_CLIENT | {"session.timeout.ms": 1_500, "heartbeat.interval.ms": 300},
-    "TELEMETRY__PORT": 0,
+    "kafka__client": QUICK_CLIENT | {"session.timeout.ms": 1_500, "heartbeat.interval.ms": 300},
 }
 Start = Callable[..., Service]
 OLDER_AT_FIRST = """
@@ -113,12 +113,6 @@ class Evaluations:
         members = self.admin.describe_consumer_groups([self.group])[self.group].result(30).members
         return {each.group_instance_id.rpartition("-")[2]: len(each.assignment.topic_partitions) for each in members}
 
-    def delete_before(self, topic: str, partition: int, offset: int = -1) -> None:
-        """Delete records as retention does; all of them by default."""
-        asked = self.admin.delete_records([TopicPartition(topic, partition, offset)])
-        for future in asked.values():
-            future.result(30)
-
     def latest(self) -> dict[bytes, dict[str, Any]]:
         """The last record of each key."""
         found: dict[bytes, dict[str, Any]] = {}
@@ -134,31 +128,23 @@ class Evaluations:
 
     def ends(self) -> list[int]:
         """The ends of the windows' partitions."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none", "log_level": 0})
-        try:
-            return [consumer.get_watermark_offsets(TopicPartition(self.windows, p))[1] for p in range(PARTITIONS)]
-        finally:
-            consumer.close()
+        return [*ends(self.bootstrap, "read_uncommitted", partitions_of(self.windows, range(PARTITIONS)), 30).values()]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start services; all have ended when the test has."""
-    services: list[Service] = []
+def of(kafka: SharedBroker, prefix: str) -> Evaluations:
+    return Evaluations(kafka.bootstrap, prefix)
 
-    def start(
-        of: Evaluations, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.commands"), **settings: Any
-    ) -> Service:
-        given = {**SETTINGS, **settings, "KAFKA__BOOTSTRAP_SERVERS": of.bootstrap, "TOPICS__PREFIX": of.prefix}
-        variables = {
-            f"RAGWEIR_{name}": value if isinstance(value, str) else json.dumps(value) for name, value in given.items()
-        }
-        log = tmp_path / f"{len(services)}.log"
-        services.append(Service([*before, "aggregate", *arguments], log, variables))
-        return services[-1]
 
-    yield start
-    end_all(services)
+@pytest.fixture
+def start(services: Services) -> Start:
+    """Start aggregate."""
+
+    def start(of: Evaluations, *arguments: str, before: tuple[str, ...] = CLI, **settings: Any) -> Service:
+        variables = quick(of.bootstrap, of.prefix, **{**SETTINGS, **settings})
+        return services.start("aggregate", *arguments, before=before, variables=variables)
+
+    return start
 
 
 def evaluation(chance: random.Random, number: int, at_s: float, judged: float = 0.05) -> bytes:
@@ -347,10 +333,9 @@ SIZES = [pytest.param(8_000, 4, id="8k"), pytest.param(200_000, 30, id="200k", m
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(("count", "_"), SIZES)
 def test_windows_are_those_that_plain_code_makes(
-    kafka: SharedBroker, prefix: str, start: Start, count: int, workers: int, _: int
+    of: Evaluations, start: Start, count: int, workers: int, _: int
 ) -> None:
     """The same totals whatever the number of workers, under disorder, late events, wrong clocks and poison."""
-    of = Evaluations(kafka.bootstrap, prefix)
     start(of, "--workers", str(workers))
     for values in traffic(count, seed=5):
         of.publish(values)
@@ -364,11 +349,8 @@ def test_windows_are_those_that_plain_code_makes(
 
 
 @pytest.mark.parametrize(("count", "kills"), SIZES)
-def test_kills_and_moving_partitions_change_no_window(
-    kafka: SharedBroker, prefix: str, start: Start, count: int, kills: int
-) -> None:
+def test_kills_and_moving_partitions_change_no_window(of: Evaluations, start: Start, count: int, kills: int) -> None:
     """Two instances that are killed again and again, and take each other's partitions over, lose and double nothing."""
-    of = Evaluations(kafka.bootstrap, prefix)
     chance = random.Random(11)
     slots = {"0": start(of, "--slot", "0")}
     eventually(lambda: of.held().get("0") == PARTITIONS, "the first has everything")
@@ -400,16 +382,13 @@ def publish_minute(of: Evaluations, number: int, partition: int = 0, minute: int
     of.publish([(partition, evaluation(chance, each, at_s, judged=0)) for each in range(number)])
 
 
-def test_a_restore_waits_for_what_is_written_and_not_yet_stable(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_a_restore_waits_for_what_is_written_and_not_yet_stable(prefix: str, of: Evaluations, start: Start) -> None:
     """While another's transaction holds the windows' stable end back, a worker that takes over does not begin."""
-    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 200)
     first = start(of, "--slot", "0")
     of.settled()
     assert first.stop() == 0
-    other = Producer({"bootstrap.servers": of.bootstrap, "transactional.id": f"{prefix}other", "log_level": 0})
-    other.init_transactions()
-    other.begin_transaction()
+    other = transaction(of.bootstrap, f"{prefix}other")
     other.produce(of.windows, b"{}", b'["2026-01-01T00:00:00Z",{},0,0]', partition=0)
     assert other.flush(10) == 0
     publish_minute(of, 200, minute=1)
@@ -422,11 +401,8 @@ def test_a_restore_waits_for_what_is_written_and_not_yet_stable(kafka: SharedBro
 
 
 @pytest.mark.parametrize("what", ["offset", "group", "windows"])
-def test_state_that_does_not_fit_the_offsets_is_refused(
-    kafka: SharedBroker, prefix: str, start: Start, what: str
-) -> None:
+def test_state_that_does_not_fit_the_offsets_is_refused(of: Evaluations, start: Start, what: str) -> None:
     """Offsets that were set, a group that was deleted, windows that were emptied: exit status and one sentence."""
-    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
     first = start(of, "--slot", "0")
     of.settled()
@@ -434,7 +410,7 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
     if what == "offset":
         of.commit(0, 50)
     elif what == "windows":
-        of.delete_before(of.windows, 0)
+        trim(of.bootstrap, of.windows, [0])
     else:
         forget(of.admin, of.group)
     before = of.ends()
@@ -455,9 +431,8 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
     must_agree(of)
 
 
-def test_an_older_offset_is_asked_for_again(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_an_older_offset_is_asked_for_again(of: Evaluations, start: Start) -> None:
     """A coordinator that is still loading can answer one; the windows say which is right."""
-    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
     first = start(of, "--slot", "0")
     of.settled()
@@ -479,9 +454,8 @@ def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["between runs", "while it works"])
-def test_a_gap_left_by_retention_is_gone_over(kafka: SharedBroker, prefix: str, start: Start, running: bool) -> None:
+def test_a_gap_left_by_retention_is_gone_over(of: Evaluations, start: Start, running: bool) -> None:
     """What was deleted unread is missing and nothing else: windows from before it are gone on with."""
-    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
     service = start(of, "--workers", "1")
     of.settled()
@@ -492,7 +466,7 @@ def test_a_gap_left_by_retention_is_gone_over(kafka: SharedBroker, prefix: str, 
     else:
         assert service.stop() == 0
     publish_minute(of, 50 - running)
-    of.delete_before(of.topic, 0, 130)
+    trim(of.bootstrap, of.topic, [0], 130)
     if running:
         os.kill(pid, signal.SIGCONT)
     else:
@@ -508,11 +482,10 @@ def test_a_gap_left_by_retention_is_gone_over(kafka: SharedBroker, prefix: str, 
     eventually(lambda: again.logged("partitions assigned"), "its state fits its offsets")
 
 
-def test_an_idle_worker_is_silent_and_slos_are_counted_once(kafka: SharedBroker, prefix: str, start: Start) -> None:
+def test_an_idle_worker_is_silent_and_slos_are_counted_once(of: Evaluations, start: Start) -> None:
     """Progress is told until every partition is idle, and then nothing; SLO counters start at 0."""
-    of = Evaluations(kafka.bootstrap, prefix)
     slos = [{"name": "grounded", "metric": "context_support", "at_least": 0.5, "objective": 0.9}]
-    service = start(of, "--slot", "0", SLO=slos)
+    service = start(of, "--slot", "0", slo=slos)
     series = 'ragweir_slo_events_total{{outcome="{}",slo="grounded"}}'
     eventually(
         lambda: series.format("bad") + " 0.0" in service.asked("/metrics")[1], "counters are there from the start"

@@ -170,6 +170,11 @@ def plainly(
     }
 
 
+@pytest.fixture
+def into() -> WindowMerger:
+    return closing()
+
+
 @pytest.mark.parametrize("step", [1, 7, 60])
 def test_merged_windows_equal_plain_recomputation(step: int) -> None:
     """However often windows are closed, all sizes hold exactly the events of their time, over partitions and parts."""
@@ -256,9 +261,8 @@ def test_another_scheme_is_refused_and_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["relevance", "of a pack that is gone"])
-def test_an_estimate_by_another_suite_is_refused_and_counted(name: str) -> None:
+def test_an_estimate_by_another_suite_is_refused_and_counted(name: str, into: WindowMerger) -> None:
     """Also where it comes in a later minute of an hour; of what is not known the first one counts."""
-    into = closing()
 
     def judged(suite: str) -> WindowAggregate:
         estimate = Estimate(EstimatedMetric(suite))
@@ -292,43 +296,38 @@ UNREADABLE = (
 
 
 @pytest.mark.parametrize(("key", "value"), UNREADABLE, ids=lambda part: repr(part)[:30])
-def test_what_is_no_record_of_ours_is_counted(key: bytes | None, value: bytes) -> None:
+def test_what_is_no_record_of_ours_is_counted(key: bytes | None, value: bytes, into: WindowMerger) -> None:
     """Neither a strange key nor a strange progress raises or changes anything."""
-    into = closing()
     take(into, (key, value))  # type: ignore[arg-type]
     assert (into.fates, into.held_bytes) == ({"unreadable": 1}, 0)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"{}", b"[]", b"null", b'{"window":"1m"}'])
-def test_what_is_no_window_is_counted_when_it_closes(value: bytes) -> None:
+def test_what_is_no_window_is_counted_when_it_closes(value: bytes, into: WindowMerger) -> None:
     """A value that is no window is found out at its close and takes nothing with it."""
-    into = closing()
     key, _ = record(BEGIN, contents([0.5]), "strange")
     take(into, (key, value), record(BEGIN, contents([0.5])), progress(0, BEGIN + 60 + GRACE))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 1}}
     assert into.fates["unreadable"] == 1
 
 
-def test_windows_of_another_base_size_are_left_out() -> None:
+def test_windows_of_another_base_size_are_left_out(into: WindowMerger) -> None:
     """After `windows.sizes` was changed, records of the former base size are not mixed with the new ones."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5]), size="30s"), record(BEGIN, contents([0.1]), part=1))
     take(into, progress(0, BEGIN + 60 + GRACE))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 1}}
 
 
-def test_a_newer_record_replaces_the_older() -> None:
+def test_a_newer_record_replaces_the_older(into: WindowMerger) -> None:
     """Of the revisions of one part only the last counts; other parts and partitions add up."""
-    into = closing()
     take(into, record(BEGIN, contents([0.1])), record(BEGIN, contents([0.1, 0.2])), record(BEGIN, contents([0.3] * 5)))
     take(into, record(BEGIN, contents([0.5]), part=9), record(BEGIN, contents([0.5]), partition=1))
     take(into, progress(0, BEGIN + 60 + GRACE), progress(1, BEGIN + 60 + GRACE))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 7}}
 
 
-def test_a_tombstone_removes_its_part() -> None:
+def test_a_tombstone_removes_its_part(into: WindowMerger) -> None:
     """A deleted part does not count, nor does a window of nothing but deleted parts take an earlier one's place."""
-    into = closing()
     key, _ = record(BEGIN, contents([0.1] * 3), part=1)
     gone, _ = record(BEGIN + 60, contents([0.1]))
     take(into, record(BEGIN, contents([0.1])), record(BEGIN, contents([0.1] * 3), part=1), (key, None))
@@ -359,27 +358,24 @@ STATES = (
 
 @pytest.mark.parametrize(("states", "now", "closes"), [each[1:] for each in STATES], ids=[each[0] for each in STATES])
 def test_a_window_closes_when_no_partition_can_add_to_it(
-    states: list[tuple[int | None, bool]], now: float, closes: bool
+    states: list[tuple[int | None, bool]], now: float, closes: bool, into: WindowMerger
 ) -> None:
     """Partitions that are not idle hold a window open until their watermark has passed its end and the grace."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5])))
     take(into, *(progress(partition, watermark, idle=idle) for partition, (watermark, idle) in enumerate(states)))
     assert events(into.advance(now)) == ({("1m", 0): {("a",): 1}} if closes else {})
 
 
-def test_an_idle_pause_does_not_close_the_hour() -> None:
+def test_an_idle_pause_does_not_close_the_hour(into: WindowMerger) -> None:
     """With all partitions idle in the middle of an hour, only the windows whose time is over close."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5])), progress(0, BEGIN + 10, idle=True))
     assert events(into.advance(CLOSES)) == {("1m", 0): {("a",): 1}}
     take(into, record(BEGIN + 240, contents([0.5] * 2)), progress(0, BEGIN + 3600 + GRACE))
     assert events(into.advance(0)) == {("1m", 4): {("a",): 2}, ("5m", 0): {("a",): 3}, ("1h", 0): {("a",): 3}}
 
 
-def test_a_returning_partition_reopens_nothing() -> None:
+def test_a_returning_partition_reopens_nothing(into: WindowMerger) -> None:
     """A partition that comes back from idleness with an old watermark holds the next windows open, not the closed."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5])), progress(0, CLOSES), progress(1, BEGIN - 600, idle=True))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 1}}
     take(into, progress(1, BEGIN - 600), record(BEGIN, contents([0.1]), partition=1), progress(0, CLOSES + 600))
@@ -390,9 +386,8 @@ def test_a_returning_partition_reopens_nothing() -> None:
     assert not into.fates["late"]
 
 
-def test_a_minute_whose_hour_has_closed_revises_it() -> None:
+def test_a_minute_whose_hour_has_closed_revises_it(into: WindowMerger) -> None:
     """What comes between an idle pause and the hour it closed is a window of its own, and one more of the hour."""
-    into = closing()
     take(into, record(BEGIN + 57 * 60, contents([0.5])), progress(0, BEGIN + 57 * 60, idle=True))
     assert {size for size, _ in events(into.advance(BEGIN + 3600 + GRACE))} == set(SIZES)
     take(into, record(BEGIN + 58 * 60, contents([0.5] * 2)), progress(0, BEGIN + 3600 + GRACE))
@@ -409,9 +404,8 @@ LATER = 10**6
 """A clock by which an earlier revision was long ago."""
 
 
-def test_a_late_revision_takes_the_place_of_what_is_shown() -> None:
+def test_a_late_revision_takes_the_place_of_what_is_shown(into: WindowMerger) -> None:
     """A revision, a new part and a new label set after the close enter their window, and the larger ones once each."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5])), record(BEGIN, contents([0.5] * 2), partition=1), progress(0, CLOSES))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 3}}
     take(into, record(BEGIN, contents([0.5, 0.1])), record(BEGIN, contents([0.5] * 4), part=7))
@@ -432,9 +426,8 @@ def test_a_late_revision_takes_the_place_of_what_is_shown() -> None:
     assert events(into.advance(2 * LATER)) == {("5m", 0): {("a",): 9, ("b",): 3}, ("1h", 0): {("a",): 9, ("b",): 3}}
 
 
-def test_what_is_older_than_all_that_is_shown_is_late() -> None:
+def test_what_is_older_than_all_that_is_shown_is_late(into: WindowMerger) -> None:
     """It has no place where it could be seen; so is a tombstone for what was merged."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5])), record(BEGIN + 3600, contents([0.5])), progress(0, BEGIN + 7230))
     assert events(into.advance(0)).keys() == {("1m", 60), ("5m", 60), ("1h", 60)}
     take(into, record(BEGIN, contents([0.5] * 2)), (record(BEGIN + 3600, contents([0.5]))[0], None))
@@ -442,9 +435,8 @@ def test_what_is_older_than_all_that_is_shown_is_late() -> None:
     assert into.fates["late"] == 2
 
 
-def test_revisions_come_at_most_every_ten_seconds() -> None:
+def test_revisions_come_at_most_every_ten_seconds(into: WindowMerger) -> None:
     """A judge revises closed windows with every commit; a window that closes takes what has come with it."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5])), progress(0, CLOSES))
     into.advance(1000)
     found = []
@@ -458,9 +450,8 @@ def test_revisions_come_at_most_every_ten_seconds() -> None:
     assert events(into.advance(1025))["5m", 0] == {("a",): 28}, "nothing is missing in the larger window"
 
 
-def test_a_call_revises_a_bounded_number_of_records() -> None:
+def test_a_call_revises_a_bounded_number_of_records(into: WindowMerger) -> None:
     """Of a backlog of revisions the newest windows are revised first, and the others by and by."""
-    into = closing()
     for minute in range(5):
         take(into, *(record(BEGIN + minute * 60, contents(events=1), part=part) for part in range(400)))
     take(into, progress(0, BEGIN + 330))
@@ -476,9 +467,8 @@ def test_a_call_revises_a_bounded_number_of_records() -> None:
     ]
 
 
-def test_a_part_that_shrinks_is_no_revision() -> None:
+def test_a_part_that_shrinks_is_no_revision(into: WindowMerger) -> None:
     """A record with fewer events than its predecessor is counted as unreadable, and what was merged stays."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5, 0.2])), progress(0, CLOSES))
     into.advance(0)
     take(into, record(BEGIN, contents([0.5] * 3)), record(BEGIN, contents([0.2]), "b"))
@@ -540,9 +530,8 @@ def test_after_a_restart_only_the_last_windows_are_shown() -> None:
     assert events(shown).keys() == {("1m", 199), ("5m", 195), ("1h", 120)}
 
 
-def test_an_idle_label_set_leaves() -> None:
+def test_an_idle_label_set_leaves(into: WindowMerger) -> None:
     """A label set that the next closed window does not have is not in it."""
-    into = closing()
     take(into, record(BEGIN, contents([0.5]), "a"), record(BEGIN, contents([0.5]), "b"), progress(0, CLOSES))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 1, ("b",): 1}}
     take(into, record(BEGIN + 60, contents([0.5]), "b"), progress(0, CLOSES + 60))
@@ -619,9 +608,8 @@ def test_the_cap_loses_no_event_and_knows_no_order(counts: dict[Labels, int], mo
     }
 
 
-def test_clocks_in_the_future_are_not_held() -> None:
+def test_clocks_in_the_future_are_not_held(into: WindowMerger) -> None:
     """A window that begins over 5 minutes after its record was written is dropped and counted."""
-    into = closing()
     for ahead, _ in ((300, True), (301, False), (10 * 365 * 86_400, False)):
         into.take(*record(BEGIN + ahead, contents([0.5])), BEGIN)
     assert into.fates == {"held": 1, "ahead": 2}
@@ -652,9 +640,8 @@ def test_an_hour_that_lost_a_minute_is_not_shown() -> None:
     assert {size for size, _ in events(into.advance(0))} == {"1m", "5m"}
 
 
-def test_closed_windows_leave_nothing_behind() -> None:
+def test_closed_windows_leave_nothing_behind(into: WindowMerger) -> None:
     """After ten days of traffic, held are the records since the hour that is shown began, and their accumulators."""
-    into = closing()
     most = 0
     for minute in range(0, 14_400, 10):
         take(into, record(BEGIN + minute * 60, contents([0.5])), progress(0, BEGIN + minute * 60 + 90))

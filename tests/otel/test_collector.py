@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import ROOT, environment
+from commands import ROOT
 from confluent_kafka import Message
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
+from conftest import SharedBroker, create_topic, produce, read_to_end, values
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from services import Services, eventually, quick
 
 from ragweir.streams.playground.local.node import free_ports
 from tools.otel.collector import collector
@@ -106,21 +106,8 @@ def ask(name: str, address: str, model: str, questions: list[str]) -> list[dict[
 
 
 def settings(kafka: SharedBroker, prefix: str, **more: Any) -> dict[str, str]:
-    chosen = {
-        "kafka__bootstrap_servers": kafka.bootstrap,
-        "kafka__client": QUICK_CLIENT,
-        "topics__prefix": prefix,
-        "topics__partitions": PARTITIONS,
-        "output__include_text": True,
-        "output__otlp": {},
-        **more,
-    }
-    return environment(
-        **{
-            f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in chosen.items()
-        }
-    )
+    output = {"include_text": True, "otlp": {}}
+    return quick(kafka.bootstrap, prefix, topics__partitions=PARTITIONS, output=output, **more)
 
 
 def spans(messages: list[Message]) -> dict[bytes, list[tuple[bytes, int]]]:
@@ -196,7 +183,9 @@ def test_log_records_reach_their_topic_by_trace(kafka: SharedBroker, prefix: str
     assert Counter(each.key() for each in messages) == Counter(trace.hex().encode() for trace in traces)
 
 
-def test_evaluations_reach_a_collectors_exporter_once(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
+def test_evaluations_reach_a_collectors_exporter_once(
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: Services
+) -> None:
     """Interactions that were published by hand are evaluated, and each default metric is printed with its ids."""
     for name in ("interactions", "redrive", "evaluations", "dead-letter", "otlp.evaluations"):
         create_topic(kafka.bootstrap, prefix + name, PARTITIONS)
@@ -213,17 +202,13 @@ def test_evaluations_reach_a_collectors_exporter_once(kafka: SharedBroker, prefi
         for number, (question, answer) in enumerate(QUESTIONS.items())
     ]
     produce(kafka.bootstrap, f"{prefix}interactions", [json.dumps(each).encode() for each in events])
-    command = ["-m", "ragweir.streams.commands", "evaluate", "--slot", "0"]
-    service = Service(command, tmp_path / "evaluate.log", settings(kafka, prefix))
-    try:
-        with egress(kafka, f"{prefix}otlp.evaluations", tmp_path) as output:
-            wanted = 4 * len(events)
-            eventually(lambda: len(printed(output)) >= wanted, "all results are printed")
-            time.sleep(1)
-            records = printed(output)
-    finally:
-        end_all([service])
-    evaluations = [json.loads(each.value() or b"") for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
+    services.start("evaluate", "--slot", "0", variables=settings(kafka, prefix))
+    with egress(kafka, f"{prefix}otlp.evaluations", tmp_path) as output:
+        wanted = 4 * len(events)
+        eventually(lambda: len(printed(output)) >= wanted, "all results are printed")
+        time.sleep(1)
+        records = printed(output)
+    evaluations = values(kafka.bootstrap, f"{prefix}evaluations")
     expected = {
         (each["trace_id"], each["span_id"], name): each["scores"][name]
         for each in evaluations
@@ -243,7 +228,7 @@ def test_evaluations_reach_a_collectors_exporter_once(kafka: SharedBroker, prefi
     ("config", "names"), [(RECIPE, APPLICATIONS), (STOCK, ("langchain",))], ids=["recipe", "stock"]
 )
 def test_applications_are_evaluated_and_their_results_come_back(
-    kafka: SharedBroker, prefix: str, tmp_path: Path, config: Path, names: tuple[str, ...]
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: Services, config: Path, names: tuple[str, ...]
 ) -> None:
     """Applications, Collector, Kafka, assemble, evaluate, Kafka, Collector: each question once, with its own texts."""
     for name in ("interactions", "redrive", "spans", "assembly", "evaluations", "dead-letter", "otlp.evaluations"):
@@ -260,19 +245,13 @@ def test_applications_are_evaluated_and_their_results_come_back(
             "assemble__patience_s": 5,
         }
         variables = settings(kafka, prefix, **traces)
-        services: list[Service] = []
-        stack.callback(end_all, services)
-        for name, workers in (
-            ("assemble", ("--key-workers", "1", "--join-workers", "1")),
-            ("evaluate", ("--workers", "1")),
-        ):
-            command = ["-m", "ragweir.streams.commands", name, *workers]
-            services.append(Service(command, tmp_path / f"{name}.log", variables))
+        services.start("assemble", "--key-workers", "1", "--join-workers", "1", variables=variables)
+        services.start("evaluate", "--workers", "1", variables=variables)
         asked = {name: ask(name, address, model, list(QUESTIONS)) for name in names}
         wanted = len(names) * len(QUESTIONS)
 
         def evaluations() -> list[dict[str, Any]]:
-            return [json.loads(each.value() or b"") for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
+            return values(kafka.bootstrap, f"{prefix}evaluations")
 
         eventually(lambda: len(evaluations()) >= wanted, "every question is evaluated")
         eventually(lambda: len(printed(output)) >= 4 * wanted, "every result is printed")

@@ -16,10 +16,10 @@ import fastavro
 import orjson
 import pytest
 from avro_answers import FIRST, MAP, avro
-from commands import environment, ragweir
+from commands import ragweir
 from confluent_kafka import Message
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import Service, eventually
+from services import Services, end_all, eventually
 
 from tools.schema_registry import Registry
 
@@ -55,7 +55,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
 
 
 def test_an_avro_consumer_reads_each_evaluation_and_window_once(  # noqa: PLR0915 - one story
-    kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: Services, registry: Registry
 ) -> None:
     """The registry is away for a minute, in which both workers are killed."""
     (tmp_path / "map.toml").write_text(MAP)
@@ -92,13 +92,9 @@ def test_an_avro_consumer_reads_each_evaluation_and_window_once(  # noqa: PLR091
     assert f"{prefix}evaluations.avro-value: schema" in registered
     assert create() == registered, "what is registered keeps its id"
     with ExitStack() as stack:
-        services = []
         for name in ("evaluate", "aggregate"):
-            log = tmp_path / f"{name}.log"
-            log.touch()
-            command = ["-m", "ragweir.streams.commands", *shared, name, "--workers", "1"]
-            services.append(Service(command, log, environment(**settings)))
-            stack.callback(services[-1].stop)
+            services.start(*shared, name, "--workers", "1", variables=settings)
+        stack.callback(end_all, services)
         publish(0, 400)
         eventually(lambda: len(read("evaluations.avro")) == 400, "the first events are evaluated")
         registry.pause()
@@ -156,12 +152,10 @@ def latest_events(messages: list[Message]) -> list[int]:
 
 
 def test_schemas_that_are_not_registered_are_told(
-    kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry
+    kafka: SharedBroker, prefix: str, services: Services, registry: Registry
 ) -> None:
     for name in ("interactions", "redrive", "evaluations", "evaluations.protobuf", "dead-letter"):
         create_topic(kafka.bootstrap, prefix + name, 1)
-    log = tmp_path / "log"
-    log.touch()
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     own = {"RAGWEIR_OUTPUT__FORMAT": "protobuf", "RAGWEIR_REGISTRY__URL": registry.url, "RAGWEIR_TELEMETRY__PORT": "0"}
     created = ragweir(
@@ -177,9 +171,6 @@ def test_schemas_that_are_not_registered_are_told(
     )
     assert created.returncode != 0
     assert b"the registry does not answer" in created.stderr
-    service = Service(["-m", "ragweir.streams.commands", *shared, "evaluate"], log, environment(**own))
-    try:
-        assert service.ended() != 0
-        assert "run `ragweir topics create`" in log.read_text()
-    finally:
-        service.stop()
+    service = services.start(*shared, "evaluate", variables=own)
+    assert service.ended() != 0
+    assert "run `ragweir topics create`" in service.log.read_text()

@@ -15,8 +15,8 @@ import orjson
 import pytest
 from avro_answers import FIRST, MAP, SECOND, TIME_MS, avro
 from commands import evaluating, ragweir
-from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import eventually
+from conftest import SharedBroker, create_topic, produce, read_to_end, values
+from services import eventually
 
 from tools.schema_registry import Registry
 
@@ -40,9 +40,7 @@ def topics(kafka: SharedBroker, prefix: str, partitions: int = 2) -> str:
 
 
 def evaluated(kafka: SharedBroker, prefix: str) -> Counter[str]:
-    return Counter(
-        orjson.loads(each.value())["event_id"] for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")
-    )
+    return Counter(each["event_id"] for each in values(kafka.bootstrap, f"{prefix}evaluations"))
 
 
 def settings(registry: Registry, prefix: str, folder: Path, form: str = "avro") -> dict[str, str]:

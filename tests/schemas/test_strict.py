@@ -8,25 +8,13 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from poison import GOOD, POISON, REPAIRED, event
+from poison import GOOD, PARTS, POISON, REPAIRED, event
 
 from bench.interactions import interactions
 from ragweir.schemas.codec import intake, strict
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.json import decode, parse
-from ragweir.schemas.interaction import (
-    Aggregate,
-    Assembly,
-    Context,
-    Extraction,
-    Feedback,
-    Interaction,
-    Message,
-    RecordPart,
-    Retrieval,
-    Span,
-    Usage,
-)
+from ragweir.schemas.interaction import Interaction
 
 FULL: dict[str, Any] = GOOD | {
     "started_at": 1_764_000_000_001,
@@ -45,17 +33,6 @@ FULL: dict[str, Any] = GOOD | {
 }
 """An event that strict decoding accepts, with each part of an interaction whose values have types."""
 
-PARTS: Mapping[str, type[RecordPart]] = {
-    "history": Message,
-    "feedback": Feedback,
-    "contexts": Context,
-    "retrieval": Retrieval,
-    "extractions": Extraction,
-    "aggregation": Aggregate,
-    "spans": Span,
-    "usage": Usage,
-    "assembly": Assembly,
-}
 ONE = ("feedback", "retrieval", "usage", "assembly")
 NEEDED: Mapping[str, dict[str, Any]] = {"history": {"role": "user", "text": ""}, "spans": {"kind": "llm"}}
 

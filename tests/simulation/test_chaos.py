@@ -17,14 +17,14 @@ from chaos.broker import QUICK, Cluster, cluster
 from chaos.events import Mix
 from chaos.fault_injector import FaultInjector
 from chaos.mutants import MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
+from chaos.options import Options, Traces, over_traces
 from chaos.report import as_json
-from chaos.run import Options, run
+from chaos.run import run
 from chaos.scenarios import NAIVE, SCENARIOS, play
 from chaos.schedule import KINDS
 from chaos.shifted_clock import Shifted
 from chaos.target import Lengths
 from chaos.trace_events import TraceMix
-from chaos.trace_run import TraceOptions, run_traces
 from ragweir.errors import LocalServerError
 from ragweir.streams.runtime.machine import machine
 
@@ -128,9 +128,9 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
     print(told)
     assert result.findings.defects() == {}
     assert result.healthy
-    assert 0 < result.bill <= result.ledger <= told["budget_microdollars"]
-    assert result.checker.statuses["judged"]
-    assert result.checker.statuses["deferred"], "the budget is spent"
+    assert 0 < told["bill_microdollars"] <= told["ledger_microdollars"] <= told["budget_microdollars"]
+    assert told["judged_statuses"]["judged"]
+    assert told["judged_statuses"]["deferred"], "the budget is spent"
     done = told["faults_done"]
     assert {kind for kind in told["stalls_s"] if not done.get(kind)} <= {"full disk"}, "nothing could be mounted"
 
@@ -140,47 +140,42 @@ def test_traces_come_through_every_kind_of_fault_unharmed(hurt: Cluster, tmp_pat
     """Interactions equal a batch reference over the log of spans, byte for byte; by the generator, none is lost or
     doubled, and none is torn whose spans came in time, be it ten minutes before key began to read.
     """
-    options = TraceOptions(
-        spans=5_000,
-        rate=300,
+    options = over_traces(
+        5_000,
+        300,
+        Traces(backlog=0.4, settle_s=2, patience_s=6),
         numbers={"kills": 4, "zombies": 1, "resets": 1, "partitions": 1, "outages": 1},
         lengths=Lengths(zombie=4, broker=0.1, network=0.5, outage=2, delay=0.05),
-        backlog=0.4,
-        settle_s=2,
-        patience_s=6,
         quick=True,
-        quiet_s=60,
+        patience_s=60,
     )
-    result = run_traces(options, tmp_path, brokers=hurt)
-    told = result.as_json()
+    result = run(options, tmp_path, brokers=hurt)
+    told = as_json(result)
     print(told)
-    assert result.checker.findings.defects() == {}
+    assert result.findings.defects() == {}
     assert result.healthy
-    assert result.injected.faults["kill"] == 4
-    assert result.checker.in_time > 0.7 * result.traces, "there was something to tear"
+    assert told["faults_done"]["kill"] == 4
+    assert told["traces_in_time"] > 0.7 * told["traces"], "there was something to tear"
     assert told["late_traces_without_all_spans"] > 0, "what came too late was seen to be missing"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", TRACE_MUTANTS)
 def test_a_broken_join_is_caught(hurt: Cluster, tmp_path: Path, mutant: str) -> None:
-    options = TraceOptions(
-        spans=4_000,
-        rate=300,
+    options = over_traces(
+        4_000,
+        300,
+        Traces(TraceMix(late=0.2), backlog=0.4, settle_s=2, patience_s=8),
         numbers={"kills": 4, "rolling_restarts": 1},
         lengths=Lengths(broker=0.1, network=0.5, outage=2, delay=0.05),
-        mix=TraceMix(late=0.2),
-        backlog=0.4,
-        settle_s=2,
-        patience_s=8,
         quick=True,
-        quiet_s=60,
+        patience_s=60,
         mutant=mutant,
         prefix=f"{mutant}.",
     )
-    result = run_traces(options, tmp_path, brokers=hurt)
-    print(result.as_json())
-    assert result.checker.findings.defects() or result.fatal_exits
+    result = run(options, tmp_path, brokers=hurt)
+    print(as_json(result))
+    assert result.findings.defects() or result.fatal_exits
 
 
 def test_a_shifted_clock_shifts_the_wall_clock_alone(monkeypatch: pytest.MonkeyPatch) -> None:

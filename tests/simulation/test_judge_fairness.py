@@ -69,7 +69,8 @@ class Simulation:
     def ask(self, tenant: str | None, count: int = 1, **fields: Any) -> None:
         for _ in range(count):
             name = f"{tenant}-{len(self.asked)}"
-            self.log.ask(request(name, tenant=tenant, **fields), len(self.asked) % self.partitions, self.now)
+            lane = len(self.asked) % self.partitions
+            self.log.ask(request(name, tenant=tenant, **fields), partition=lane, at=self.now)
             self.asked[name] = self.now
 
     def run(
@@ -146,8 +147,7 @@ def test_a_request_that_is_moved_is_as_old_as_before_and_has_all_its_attempts() 
         log.ask(request(str(number), tenant="loud", because=("floor",)), at=NOON - timedelta(minutes=number))
     for turn in range(8):
         worker.turn(NOON + timedelta(seconds=turn))
-        for job in list(pool.jobs):
-            pool.land(job)
+        pool.land_all()
     moved = [JudgeRequest.model_validate(each) for each in log.read("judge.retry")]
     assert moved
     for each in moved:
@@ -160,8 +160,7 @@ def test_a_request_that_is_moved_is_as_old_as_before_and_has_all_its_attempts() 
     pool.unavailable_reason = "down"
     for _ in range(20):
         worker.turn(NOON + timedelta(hours=2))
-        for job in list(pool.jobs):
-            pool.land(job)
+        pool.land_all()
     expired = [each for each in log.read("evaluations") if each["decision"]["suites"][0]["status"] == "expired"]
     assert len(expired) + len(pool.started) == 20
     newest = log.read("judge.ledger")[-1]

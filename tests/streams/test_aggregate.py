@@ -148,9 +148,13 @@ def kinds(outcome: Outcome) -> list[str]:
     return ["progress" if is_progress(emission.key) else emission.topic for emission in outcome.emissions]
 
 
-def test_a_window_starts_inclusive_and_ends_exclusive() -> None:
+@pytest.fixture
+def partition() -> Partition:
+    return Partition()
+
+
+def test_a_window_starts_inclusive_and_ends_exclusive(partition: Partition) -> None:
     """Events exactly on an edge belong to the window that starts there; windows are aligned to the epoch."""
-    partition = Partition()
     partition.send(event(-1), event(0), event(59), event(NOON + timedelta(seconds=60, microseconds=-1)), event(60))
     assert {window.start: window.events for window in partition.windows()} == {
         NOON - timedelta(minutes=1): 1,
@@ -160,9 +164,8 @@ def test_a_window_starts_inclusive_and_ends_exclusive() -> None:
     assert all(window.end - window.start == timedelta(minutes=1) for window in partition.windows())
 
 
-def test_a_window_is_replaced_by_its_next_revision() -> None:
+def test_a_window_is_replaced_by_its_next_revision(partition: Partition) -> None:
     """A part keeps its key, the offset at which it was opened; its record holds all of it so far."""
-    partition = Partition()
     partition.send(event(), event(scores={"context_support": 0.25}, categories={"recall_warning": "x"}))
     partition.send(event(30, scores={"context_support": None}))
     (window,) = partition.windows()
@@ -179,9 +182,8 @@ def judged_event(time: int = 0, probability: float = 0.02, **fields: Any) -> dic
     return event(time, stage="judged", **{"decision": decision, "scores": {"judge_relevance": 0.75}} | fields)
 
 
-def test_a_record_is_what_its_model_says() -> None:
+def test_a_record_is_what_its_model_says(partition: Partition) -> None:
     """The record that is written without its model holds every field of it but `closed`, and nothing else."""
-    partition = Partition()
     decision = {"suites": [{"suite": "rubric", "status": "selected", "probability": 0.02}]}
     partition.send(event(decision=decision), judged_event())
     (record,) = [record for record in partition.changelog if not is_progress(record.key)]
@@ -205,9 +207,8 @@ def test_a_record_is_what_its_model_says() -> None:
     }
 
 
-def test_judged_evaluations_enter_with_what_was_judged_only() -> None:
+def test_judged_evaluations_enter_with_what_was_judged_only(partition: Partition) -> None:
     """An event that is scored and later judged is one event, and counted once by each metric; so after a restart."""
-    partition = Partition()
     scored = {"context_support": 0.5}
     partition.send(event(scores=scored))
     partition.restart()
@@ -221,9 +222,8 @@ def test_judged_evaluations_enter_with_what_was_judged_only() -> None:
     assert (window.estimates["judge_relevance"].count, window.estimates["judge_relevance"].weight) == (2, 100)
 
 
-def test_a_judgement_is_never_late() -> None:
+def test_a_judgement_is_never_late(partition: Partition) -> None:
     """It enters the window of its event whenever it comes, and neither counts as late nor moves the watermark."""
-    partition = Partition()
     partition.send(event(), event(200))
     outcome = partition.send(judged_event(), event(1), judged_event(1))
     first, _ = sorted(partition.windows(), key=lambda window: window.start)
@@ -351,9 +351,8 @@ def test_without_an_offset_that_fits_a_restore_reads_everything_once(offset: int
     assert restored(partition) <= 31 * 2 + 64, "the next progress has one"
 
 
-def test_an_offset_that_is_too_high_costs_no_event() -> None:
+def test_an_offset_that_is_too_high_costs_no_event(partition: Partition) -> None:
     """Windows that are not restored go on as new parts."""
-    partition = Partition()
     for minute in range(10):
         partition.send(event(minute * 60))
     last = partition.changelog[-1]
@@ -377,9 +376,8 @@ def held_parts(partition: Partition) -> dict[datetime, dict[Labels, int]]:
     return {start: {labels: part.number for labels, part in parts.items()} for start, parts in windows.items()}
 
 
-def test_state_in_memory_is_kept_when_it_is_current() -> None:
+def test_state_in_memory_is_kept_when_it_is_current(partition: Partition) -> None:
     """A partition that comes back at the offset where it was left is not restored from its changelog."""
-    partition = Partition()
     partition.send(event())
     partition.agent.on_revoked([INPUT])
     partition.agent.on_assigned(Assignment(INPUT, partition.committed, 1, Unread()))
@@ -388,9 +386,8 @@ def test_state_in_memory_is_kept_when_it_is_current() -> None:
     assert [window.events for window in partition.windows()] == [2]
 
 
-def test_state_in_memory_is_read_anew_when_another_has_gone_on() -> None:
+def test_state_in_memory_is_read_anew_when_another_has_gone_on(partition: Partition) -> None:
     """A partition that comes back at another offset is restored."""
-    partition = Partition()
     partition.send(event())
     first = partition.agent
     first.on_revoked([INPUT])
@@ -402,9 +399,8 @@ def test_state_in_memory_is_read_anew_when_another_has_gone_on() -> None:
     assert [(window.events, window.revision) for window in partition.windows()] == [(4, 3)]
 
 
-def test_nothing_is_said_of_a_partition_that_was_given_up() -> None:
+def test_nothing_is_said_of_a_partition_that_was_given_up(partition: Partition) -> None:
     """Its progress is another worker's to tell, even when it had fallen idle here."""
-    partition = Partition()
     partition.send(event())
     for now in (1.0, 100.0):
         partition.look(now)
@@ -414,9 +410,8 @@ def test_nothing_is_said_of_a_partition_that_was_given_up() -> None:
         assert not partition.look(now, caught_up).emissions
 
 
-def test_an_abort_is_forgotten() -> None:
+def test_an_abort_is_forgotten(partition: Partition) -> None:
     """What was emitted and not committed has not happened: the same batch again comes to the same."""
-    partition = Partition()
     partition.send(event())
     new = partition.records_of([event(), event(120)])
     first = partition.handled(new)
@@ -470,9 +465,8 @@ def test_a_transaction_ends_when_it_has_changed_many_windows(monkeypatch: pytest
     assert sorted(window.events for window in partition.windows()) == [1, 1, 2]
 
 
-def test_a_dead_letter_amid_a_transaction_moves_its_offset_only() -> None:
+def test_a_dead_letter_amid_a_transaction_moves_its_offset_only(partition: Partition) -> None:
     """The runtime buries a record between batches; the rest is summed, and progress is behind all of them."""
-    partition = Partition()
     first, refused, last = (partition.records_of([event()]) for _ in range(3))
     outcome = partition.agent.handle(first)
     outcome.extend(partition.agent.dead_letter(refused[0], "refused"))
@@ -501,9 +495,10 @@ def test_an_old_window_is_reopened_as_a_new_part() -> None:
     [(7, False, "to 2"), (None, False, "gone"), (2, True, "emptied")],
     ids=["offsets were set", "the group was deleted", "the topic was emptied"],
 )
-def test_state_that_does_not_fit_is_refused(committed: int | None, emptied: bool, told: str) -> None:
+def test_state_that_does_not_fit_is_refused(
+    committed: int | None, emptied: bool, told: str, partition: Partition
+) -> None:
     """Windows and offsets that speak of different places are never gone on from; the message says what to do."""
-    partition = Partition()
     partition.send(event(), event())
     partition.committed = committed
     if emptied:
@@ -512,9 +507,8 @@ def test_state_that_does_not_fit_is_refused(committed: int | None, emptied: bool
         partition.restart()
 
 
-def test_a_gap_left_by_retention_is_gone_over() -> None:
+def test_a_gap_left_by_retention_is_gone_over(partition: Partition) -> None:
     """Where the committed offset no longer exists, work goes on behind the gap, and the progress says so at once."""
-    partition = Partition()
     partition.send(event(), event())
     partition.restart(start=10)
     partition.look(1.0)
@@ -526,9 +520,8 @@ def test_a_gap_left_by_retention_is_gone_over() -> None:
     assert [window.events for window in partition.windows()] == [3]
 
 
-def test_windows_of_other_settings_are_left_and_not_mixed() -> None:
+def test_windows_of_other_settings_are_left_and_not_mixed(partition: Partition) -> None:
     """After a change of the base size or the dimensions, what was summed before stays apart."""
-    partition = Partition()
     partition.send(event())
     for windows in ({"sizes": ("5m",)}, {"dimensions": ("tenant",)}):
         partition.config = AggregateConfig(TOTALS, WindowSettings(**windows))
@@ -541,9 +534,8 @@ def test_windows_of_other_settings_are_left_and_not_mixed() -> None:
     ]
 
 
-def test_windows_that_were_summed_otherwise_are_left_and_not_mixed() -> None:
+def test_windows_that_were_summed_otherwise_are_left_and_not_mixed(partition: Partition) -> None:
     """A metric that changes its bounds with a new version opens new parts, and stops nothing."""
-    partition = Partition()
     partition.send(event())
     old = b'"scheme":"linear:0:1:100"'
     assert any(old in (record.value or b"") for record in partition.changelog)
@@ -574,13 +566,12 @@ def test_label_sets_stay_within_their_number() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_new_label_sets_push_no_known_one_out(restarts: bool) -> None:
+def test_new_label_sets_push_no_known_one_out(restarts: bool, partition: Partition) -> None:
     """Three applications come first; then 200 new ones begin every minute, before them. The three stay apart.
 
     So do those of the new ones that found room: as many an hour as `new_series_per_hour` has, until `max_series`, and
     until their windows are no longer held.
     """
-    partition = Partition()
     real = [f"real-{number}" for number in range(3)]
     counted = 0
     for minute in range(130):
@@ -605,9 +596,8 @@ def test_new_label_sets_push_no_known_one_out(restarts: bool) -> None:
     assert len({labels for parts in held for labels in parts}) <= 201, "those of the first hour have left"
 
 
-def test_a_first_deployment_of_many_label_sets_is_not_limited_by_the_hour() -> None:
+def test_a_first_deployment_of_many_label_sets_is_not_limited_by_the_hour(partition: Partition) -> None:
     """Those of the first window may be as many as `max_series`, and a worker that finds 200 held goes on with all."""
-    partition = Partition()
     for minute in range(3):
         outcome = partition.send(*(event(minute * 60, application=f"a{number}") for number in range(200)))
         assert not outcome.counts["ragweir_window_overflow_total",]
@@ -724,9 +714,8 @@ def test_contents_are_given_back_before_label_sets_overflow() -> None:
     )
 
 
-def test_windows_of_the_previous_release_are_gone_on_with() -> None:
+def test_windows_of_the_previous_release_are_gone_on_with(partition: Partition) -> None:
     """Label sets beyond the limits that a window already has stay there; a window far ahead is continued in a part."""
-    partition = Partition()
     many = [f"a{number}" for number in range(300)]
     for first in (0, 150):  # As an earlier release did it: the limit was each window's own.
         partition.config = AggregateConfig(TOTALS, WindowSettings(max_series=1_000, new_series_per_hour=1_000))
@@ -777,9 +766,8 @@ def test_hostile_labels_are_labels() -> None:
     assert all(len(value) <= 120 for value in found)
 
 
-def test_long_labels_that_begin_alike_stay_apart() -> None:
+def test_long_labels_that_begin_alike_stay_apart(partition: Partition) -> None:
     """Two models whose names share their first 120 characters are two models."""
-    partition = Partition()
     partition.send(event(model="m" * 150 + "1"), event(model="m" * 150 + "2"), event(model="m" * 150 + "2"))
     assert sorted(window.events for window in partition.windows()) == [1, 2]
 
@@ -841,9 +829,8 @@ def test_a_restore_never_holds_more_than_will_be_held() -> None:
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"])
-def test_the_ends_of_the_calendar_are_no_place_for_windows(time: str) -> None:
+def test_the_ends_of_the_calendar_are_no_place_for_windows(time: str, partition: Partition) -> None:
     """An event there becomes a dead letter and stops nothing."""
-    partition = Partition()
     outcome = partition.send(event(), event() | {"event_time": time}, event())
     assert outcome.counts["ragweir_dead_letters_total", "no_time"] == 1
     assert [window.events for window in partition.windows()] == [2]
@@ -852,9 +839,8 @@ def test_the_ends_of_the_calendar_are_no_place_for_windows(time: str) -> None:
 ABSURD = (1e300, -1e300, 1e-300, 1.7e308, 0.0, -0.0)
 
 
-def test_absurd_values_are_values() -> None:
+def test_absurd_values_are_values(partition: Partition) -> None:
     """The largest numbers there are enter a window, are stored, and are gone on from."""
-    partition = Partition()
     for _ in range(2):
         partition.send(*(event(scores=dict.fromkeys(("cost_usd", "context_support", "x"), value)) for value in ABSURD))
         partition.restart()
@@ -877,9 +863,8 @@ def test_late_events_are_counted_in_and_as_late() -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [1, 240, 300, 10 * 365 * 86_400])
-def test_a_clock_in_the_future_moves_the_watermark_to_its_record_at_most(ahead_s: int) -> None:
+def test_a_clock_in_the_future_moves_the_watermark_to_its_record_at_most(ahead_s: int, partition: Partition) -> None:
     """However far ahead an event is, event time goes no further than the timestamp of its record, and never back."""
-    partition = Partition()
     outcome = partition.send(event(), event(ahead_s), event(-100), stamp=NOON)
     assert partition.progress().watermark == NOON - timedelta(seconds=10)
     assert outcome.levels["ragweir_watermark_timestamp_seconds", "0"] == (NOON - timedelta(seconds=10)).timestamp()
@@ -887,9 +872,8 @@ def test_a_clock_in_the_future_moves_the_watermark_to_its_record_at_most(ahead_s
 
 
 @pytest.mark.parametrize("stamp_ms", [-(2**63), -1, 0, 2**63 - 1])
-def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int) -> None:
+def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int, partition: Partition) -> None:
     """Event time neither overflows nor leaves the calendar, whatever timestamp a record has."""
-    partition = Partition()
     records = [each._replace(timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
     partition.commit(partition.handled(records), 2)
     assert sum(window.events for window in partition.windows()) == 2
@@ -936,9 +920,8 @@ def test_a_quiet_partition_falls_idle_and_wakes() -> None:
     assert kinds(partition.look(2260.0)) == ["progress"]
 
 
-def test_a_partition_without_any_event_tells_its_progress_once() -> None:
+def test_a_partition_without_any_event_tells_its_progress_once(partition: Partition) -> None:
     """So that readers do not wait for what never comes; and then it is silent."""
-    partition = Partition()
     assert kinds(partition.look(1.0)) == ["progress"]
     assert partition.progress() == Progress(partition=0, next_offset=0, watermark=None, idle=False, changelog_offset=0)
     assert not partition.look(2.0).emissions
@@ -968,9 +951,8 @@ def test_progress_is_told_again_before_its_topic_forgets_it() -> None:
         (b" " * (max_record_bytes() + 1), "too_large"),
     ],
 )
-def test_what_is_no_evaluation_is_a_dead_letter(value: bytes, error_class: str) -> None:
+def test_what_is_no_evaluation_is_a_dead_letter(value: bytes, error_class: str, partition: Partition) -> None:
     """It enters no window, and the offset goes on behind it."""
-    partition = Partition()
     outcome = partition.send(value)
     assert kinds(outcome) == ["dead-letter", "progress"]
     assert outcome.counts["ragweir_dead_letters_total", error_class] == 1
@@ -978,9 +960,8 @@ def test_what_is_no_evaluation_is_a_dead_letter(value: bytes, error_class: str) 
     partition.restart()
 
 
-def test_a_record_that_the_broker_refuses_is_a_dead_letter() -> None:
+def test_a_record_that_the_broker_refuses_is_a_dead_letter(partition: Partition) -> None:
     """As above."""
-    partition = Partition()
     (record,) = partition.records_of([event()])
     outcome = partition.agent.dead_letter(record, "refused")
     outcome.extend(partition.handled())
@@ -1035,9 +1016,8 @@ def test_an_slo_that_cannot_be_counted_is_refused_at_the_start(tmp_path: Path, s
         SERVICES["aggregate"].agent(load(file), 1)
 
 
-def test_metrics_that_are_switched_off_stop_nothing() -> None:
+def test_metrics_that_are_switched_off_stop_nothing(partition: Partition) -> None:
     """Windows from before, which hold them, are gone on from."""
-    partition = Partition()
     partition.send(event())
     agent = SERVICES["aggregate"].agent(load(None, {"metrics": {"off": ("context_support",)}}), 1)
     assert isinstance(agent, AggregateAgent)
@@ -1050,9 +1030,8 @@ def test_metrics_that_are_switched_off_stop_nothing() -> None:
 @pytest.mark.parametrize(
     "key", [None, b"", b"no json", b'["2026",{}]', b'["yesterday",{"tenant":"t"},0,1]', b"[1,2,3,4]"]
 )
-def test_a_foreign_record_in_the_windows_topic_stops_no_restore(key: bytes | None) -> None:
+def test_a_foreign_record_in_the_windows_topic_stops_no_restore(key: bytes | None, partition: Partition) -> None:
     """Whoever wrote it, the windows beside it are still ours."""
-    partition = Partition()
     partition.send(event())
     before = partition.held()
     partition.changelog.insert(0, Record("windows", 0, 0, key, b"{}", None))
@@ -1091,9 +1070,10 @@ def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
 
 
 @pytest.mark.parametrize("committed", [None, 0, 1])
-def test_offsets_of_a_topic_that_was_made_again_are_not_compared_with_the_state(committed: int | None) -> None:
+def test_offsets_of_a_topic_that_was_made_again_are_not_compared_with_the_state(
+    committed: int | None, partition: Partition
+) -> None:
     """Nor do those that somebody has set have to fit what was read of the old topic."""
-    partition = Partition()
     partition.agent.on_assigned(Assignment(INPUT, None, 0, topic_id="old"))
     partition.send(event(), event())
     changelog = StoredChangelog(partition.changelog)
@@ -1105,9 +1085,8 @@ def test_offsets_of_a_topic_that_was_made_again_are_not_compared_with_the_state(
     assert (partition.progress().next_offset, partition.progress().topic_id) == (committed or 0, "new")
 
 
-def test_progress_without_the_id_of_a_topic_is_read_and_written() -> None:
+def test_progress_without_the_id_of_a_topic_is_read_and_written(partition: Partition) -> None:
     """As release 0.1.0 writes it; the next one has the id."""
-    partition = Partition()
     partition.send(event(), event())
     (written,) = [record for record in partition.changelog if is_progress(record.key)][-1:]
     assert b"topic_id" not in (written.value or b"")

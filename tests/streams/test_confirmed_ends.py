@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
@@ -40,18 +41,21 @@ class Kafka:
             future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
 
 
-def test_the_time_is_that_before_the_question_however_late_the_answer_is() -> None:
+@pytest.fixture
+def kafka() -> Kafka:
+    return Kafka()
+
+
+def test_the_time_is_that_before_the_question_however_late_the_answer_is(kafka: Kafka) -> None:
     """The process may have been stopped between the two, while the partition grew."""
-    kafka = Kafka()
     assert kafka.confirmed() == {}
     kafka.answer(0)
     assert kafka.confirmed(3_600) == {A: 1_000.0}
     assert kafka.confirmed() == {}, "each time is given once"
 
 
-def test_an_end_that_is_not_reached_is_confirmed_once_it_is() -> None:
+def test_an_end_that_is_not_reached_is_confirmed_once_it_is(kafka: Kafka) -> None:
     """With the time of its question, also after later questions: a worker may lag for a while."""
-    kafka = Kafka()
     kafka.confirmed()
     kafka.answer(5)
     assert kafka.confirmed(1.0) == {}
@@ -65,8 +69,7 @@ def test_an_end_that_is_not_reached_is_confirmed_once_it_is() -> None:
     assert kafka.confirmed(1.0) == {A: 1_002.0}, "the latest of those that are reached"
 
 
-def test_one_question_a_second_and_none_while_another_is_open() -> None:
-    kafka = Kafka()
+def test_one_question_a_second_and_none_while_another_is_open(kafka: Kafka) -> None:
     for _ in range(50):
         kafka.confirmed(0.1)
     assert len(kafka.asked) == 1
@@ -78,16 +81,14 @@ def test_one_question_a_second_and_none_while_another_is_open() -> None:
     assert len(kafka.asked) == 2
 
 
-def test_nothing_is_asked_without_partitions() -> None:
-    kafka = Kafka()
+def test_nothing_is_asked_without_partitions(kafka: Kafka) -> None:
     kafka.read.clear()
     kafka.confirmed(5)
     assert kafka.asked == []
 
 
-def test_after_a_failure_nothing_is_confirmed_for_a_while() -> None:
+def test_after_a_failure_nothing_is_confirmed_for_a_while(kafka: Kafka) -> None:
     """Producers first write what they kept while the broker was away, and earlier answers count no longer."""
-    kafka = Kafka()
     kafka.confirmed()
     kafka.answer(3)
     assert kafka.confirmed(1) == {}
@@ -103,8 +104,7 @@ def test_after_a_failure_nothing_is_confirmed_for_a_while() -> None:
     assert began + 10 <= found[A] <= kafka.now
 
 
-def test_the_failure_of_one_partition_fails_the_answer() -> None:
-    kafka = Kafka()
+def test_the_failure_of_one_partition_fails_the_answer(kafka: Kafka) -> None:
     kafka.read[B] = 0
     kafka.confirmed()
     good, bad = kafka.asked[-1].values()
@@ -114,9 +114,8 @@ def test_the_failure_of_one_partition_fails_the_answer() -> None:
     assert kafka.confirmed() == {}
 
 
-def test_a_partition_that_was_given_up_is_forgotten() -> None:
+def test_a_partition_that_was_given_up_is_forgotten(kafka: Kafka) -> None:
     """An answer may come after it, and the partition may come back at an earlier offset."""
-    kafka = Kafka()
     kafka.read[B] = 0
     kafka.confirmed()
     kafka.answer(4, 0)
@@ -127,8 +126,7 @@ def test_a_partition_that_was_given_up_is_forgotten() -> None:
     assert kafka.confirmed() == {}
 
 
-def test_a_long_lag_keeps_the_newest_ends_only() -> None:
-    kafka = Kafka()
+def test_a_long_lag_keeps_the_newest_ends_only(kafka: Kafka) -> None:
     for end in range(1, 501):
         kafka.confirmed(1)
         kafka.answer(end)

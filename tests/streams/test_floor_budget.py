@@ -23,8 +23,7 @@ def judge_all(pool: ScriptedPool, worker: Worker) -> None:
     """Run until no request is held, at the full cost of each."""
     for _ in range(20):
         worker.turn()
-        for job in list(pool.jobs):
-            pool.land(job, cost=AMOUNT)
+        pool.land_all(cost=AMOUNT)
 
 
 def judged(log: Log) -> list[str]:
@@ -37,8 +36,7 @@ def judged(log: Log) -> list[str]:
 def test_many_risky_events_defer_no_event_of_the_floor(settings: dict[str, Any]) -> None:
     log = Log()
     pool, worker = judging(log, 0.25, **{"daily_budget_usd": dollars(50), **settings})
-    for number in range(30):
-        log.ask(request(f"risky {number}", because=RISK, application="bot"))
+    log.ask(*(request(f"risky {number}", because=RISK, application="bot") for number in range(30)))
     for number, because in enumerate((DRAWN, BOTH)):
         log.ask(request(f"drawn {number}", because=because, application="bot"))
     judge_all(pool, worker)
@@ -49,8 +47,7 @@ def test_many_risky_events_defer_no_event_of_the_floor(settings: dict[str, Any])
 def test_the_floor_may_spend_what_nobody_else_does() -> None:
     log = Log()
     pool, worker = judging(log, 0.25, daily_budget_usd=dollars(4))
-    for number in range(6):
-        log.ask(request(str(number), because=DRAWN))
+    log.ask(*(request(str(number), because=DRAWN) for number in range(6)))
     judge_all(pool, worker)
     assert judged(log) == ["0", "1", "2", "3"]
     assert log.levels["ragweir_judge_affordable_floor_ratio",] == pytest.approx(4 / 6)
@@ -59,8 +56,7 @@ def test_the_floor_may_spend_what_nobody_else_does() -> None:
 def test_without_a_part_of_its_own_the_floor_waits_like_all_others() -> None:
     log = Log()
     pool, worker = judging(log, 0.0, daily_budget_usd=dollars(2))
-    for number in range(2):
-        log.ask(request(f"risky {number}", because=RISK))
+    log.ask(*(request(f"risky {number}", because=RISK) for number in range(2)))
     log.ask(request("drawn", because=DRAWN))
     judge_all(pool, worker)
     assert judged(log) == ["risky 0", "risky 1"]
@@ -70,8 +66,7 @@ def test_the_floor_beside_rules_by_hand_is_no_sign_of_a_draw() -> None:
     """There `floor` is a reason of every event, so only an event that no rule selected was drawn for certain."""
     log = Log()
     pool, worker = judging(log, 0.5, daily_budget_usd=dollars(2))
-    for number in range(2):
-        log.ask(request(f"rule {number}", because=("risk", "floor")))
+    log.ask(*(request(f"rule {number}", because=("risk", "floor")) for number in range(2)))
     judge_all(pool, worker)
     assert judged(log) == ["rule 0"]
 
@@ -84,8 +79,7 @@ def test_a_crash_leaves_the_floors_part_as_it_was() -> None:
     (entry,) = log.read("judge.ledger")
     assert (entry["reserved"], entry["floor_reserved"]) == (AMOUNT, AMOUNT)
     again, successor = judging(log, 0.5, daily_budget_usd=dollars(4))
-    for number in range(3):
-        log.ask(request(f"risky {number}", because=RISK))
+    log.ask(*(request(f"risky {number}", because=RISK) for number in range(3)))
     judge_all(again, successor)
     # The crash cost the floor one of its two events, and no other event one.
     assert judged(log) == ["drawn", "risky 0", "risky 1"]

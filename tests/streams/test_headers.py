@@ -152,8 +152,7 @@ def test_the_judge_hands_the_trace_context_on() -> None:
     for hours in (1, 13, 14):
         for _ in range(2):
             worker.turn(NOON + timedelta(hours=hours))
-        for job in list(pool.jobs):
-            pool.land(job, cost=0)
+        pool.land_all(cost=0)
         worker.turn(NOON + timedelta(hours=hours))
     traced: dict[str, int] = {}
     for (topic, _), records in log.records.items():

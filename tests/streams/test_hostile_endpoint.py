@@ -18,6 +18,7 @@ import orjson
 import pytest
 from hostile_endpoint import Attack, Hostile, Request, good, hostile, http, said
 from scripted_judge import NOON, Log, Worker
+from services import until
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.rubric import RUBRIC
@@ -139,13 +140,6 @@ def pool(server: Hostile, **more: Any) -> Iterator[LiveJudgePool]:
         live.close()
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def finished(live: LiveJudgePool, number: int = 1) -> list[JobResult]:
     deadline, ended = time.monotonic() + 30, list[JobResult]()
     while len(ended) < number:
@@ -247,7 +241,7 @@ def test_an_answer_that_is_none_is_a_failure_that_the_breaker_sees_and_that_is_b
         (end,) = finished(live)
         counts = live.drain_metrics().counts
         live.start(job())
-        wait_until(lambda: live.unavailable_reason)
+        until(lambda: live.unavailable_reason)
         assert live.unavailable_reason == why
     assert (end.judged, end.why) == (None, why)
     assert outcomes(counts) == {outcome: 1}
@@ -309,7 +303,7 @@ def test_redirects_are_not_followed(status: int) -> None:
 
         with hostile(attack) as server, pool(server) as live:
             live.start(job())
-            wait_until(lambda: live.unavailable_reason)
+            until(lambda: live.unavailable_reason)
             assert outcomes(live.drain_metrics().counts) == {"refused": 1}
             assert live.unavailable_reason == f"judge.base_url redirects, which is not followed ({status})"
     assert other.requests == []
@@ -589,7 +583,7 @@ def test_a_call_that_ends_with_an_error_costs_what_it_may_have_cost(status: str)
     """Nothing where the endpoint did not take it; all that it may cost where the endpoint failed in its middle."""
     with hostile(always(http(b"{}", status))) as server, pool(server) as live:
         live.start(job())
-        wait_until(lambda: server.requests)
+        until(lambda: server.requests)
         time.sleep(0.2)
         counts = live.drain_metrics().counts
     assert sum(outcomes(counts).values()) == 1
@@ -666,8 +660,7 @@ def test_no_answer_makes_the_agent_crash_or_its_evaluation_too_large(answer: Cal
         live = LiveJudgePool(chosen)
         agent = JudgeAgent(JudgeConfig({"rubric": RUBRIC}, chosen, 1), live)
         log = Log()
-        for each in range(number):
-            log.ask(request(f"{each}"))
+        log.ask(*(request(f"{each}") for each in range(number)))
         try:
             worker, deadline = Worker(log, agent), time.monotonic() + 60
             while len(log.read("evaluations")) < number:

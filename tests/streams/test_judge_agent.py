@@ -61,8 +61,7 @@ def test_nothing_is_called_before_its_reservation_is_committed() -> None:
 def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
     """Never further than what is committed with it, whatever finishes first and whatever is aborted."""
     log, pool, worker = judging()
-    for name in "abc":
-        log.ask(request(name))
+    log.ask(*map(request, "abc"))
     log.append("judge.requests", 0, None, b"nonsense", NOON)
     worker.turn()
     first, second, third = pool.started
@@ -92,8 +91,7 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
 
 def test_what_finishes_out_of_order_is_emitted_in_order_and_only_as_a_finished_prefix() -> None:
     log, pool, worker = judging()
-    for name in "abc":
-        log.ask(request(name))
+    log.ask(*map(request, "abc"))
     worker.turn()
     first, second, third = pool.started
     pool.land(third)
@@ -109,11 +107,9 @@ def test_what_finishes_out_of_order_is_emitted_in_order_and_only_as_a_finished_p
 
 def test_an_abort_emits_the_same_again_and_calls_nobody_again() -> None:
     log, pool, worker = judging()
-    for name in "ab":
-        log.ask(request(name))
+    log.ask(*map(request, "ab"))
     worker.turn()
-    for job in list(pool.started):
-        pool.land(job)
+    pool.land_all()
     worker.turn(abort=True)
     worker.turn(abort=True)
     assert not log.read("evaluations")
@@ -125,11 +121,9 @@ def test_an_abort_emits_the_same_again_and_calls_nobody_again() -> None:
 def test_a_refused_result_becomes_the_same_dead_letter_until_it_is_committed() -> None:
     """Its cost is booked, it is settled once, and those behind it go on."""
     log, pool, worker = judging()
-    for name in "abc":
-        log.ask(request(name))
+    log.ask(*map(request, "abc"))
     worker.turn()
-    for job in list(pool.started):
-        pool.land(job, cost=70)
+    pool.land_all(cost=70)
     worker.turn(abort=True)  # All three are refused, and then the first alone.
     worker.turn(abort=True, settle=1)
     refused = log.records["judge.requests", 0][0]
@@ -152,8 +146,7 @@ def test_a_refused_result_becomes_the_same_dead_letter_until_it_is_committed() -
 def test_a_request_that_is_under_way_can_become_a_dead_letter_too() -> None:
     """Its job is cancelled, and costs all that was reserved, since nobody hears what its calls cost."""
     log, pool, worker = judging()
-    for name in "ab":
-        log.ask(request(name))
+    log.ask(*map(request, "ab"))
     worker.turn()
     worker.turn(abort=True, refused=log.records["judge.requests", 0][0])
     assert list(pool.jobs) == [pool.started[1]]
@@ -169,12 +162,10 @@ def test_a_request_that_is_under_way_can_become_a_dead_letter_too() -> None:
 def test_an_aborted_transaction_finishes_nothing_in_the_ledger() -> None:
     """After an abort that halves the batch, another partition's entry tells nothing of what was to be settled here."""
     log, pool, worker = judging()
-    for name in "ab":
-        log.ask(request(name))
+    log.ask(*map(request, "ab"))
     log.append("judge.retry", 0, b"c", encode(request("c")), NOON)
     worker.turn()
-    for job in list(pool.started):
-        pool.land(job)
+    pool.land_all()
     worker.turn(abort=True)
     worker.turn(settle=1)
     finished = {each["topic"]: each["event_id"] for each in log.read("judge.ledger")[-1]["finished"]}
@@ -183,8 +174,7 @@ def test_an_aborted_transaction_finishes_nothing_in_the_ledger() -> None:
 
 def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> None:
     log, pool, worker = judging(concurrency=3)
-    for number in range(100):
-        log.ask(request(str(number)))
+    log.ask(*(request(str(number)) for number in range(100)))
     for _ in range(5):
         worker.turn()
     assert len(pool.jobs) == 3
@@ -201,8 +191,7 @@ def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> 
 def test_what_is_held_is_bounded_in_bytes_too() -> None:
     log, pool, worker = judging(concurrency=500, max_input_chars=1_000)
     pool.unavailable_reason = "down"
-    for number in range(100):
-        log.ask(request(str(number), response="x" * 1_000_000))
+    log.ask(*(request(str(number), response="x" * 1_000_000) for number in range(100)))
     for _ in range(100):
         worker.turn(most=1)
     assert len(worker.agent._requests) == 68
@@ -212,8 +201,7 @@ def test_what_is_held_is_bounded_in_bytes_too() -> None:
 def test_while_the_endpoint_is_down_nothing_is_begun_and_nothing_is_lost() -> None:
     log, pool, worker = judging()
     pool.unavailable_reason = "the judge does not answer"
-    for name in "ab":
-        log.ask(request(name))
+    log.ask(*map(request, "ab"))
     worker.turn()
     assert not pool.started
     assert not log.read("judge.retry")
@@ -224,11 +212,9 @@ def test_while_the_endpoint_is_down_nothing_is_begun_and_nothing_is_lost() -> No
 
 def test_what_is_over_the_budget_waits_for_the_next_day_and_is_judged_then() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(2.5))
-    for name in "abc":
-        log.ask(request(name))
+    log.ask(*map(request, "abc"))
     worker.turn()
-    for job in list(pool.jobs):
-        pool.land(job, cost=AMOUNT)
+    pool.land_all(cost=AMOUNT)
     worker.turn()
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
     (waits,) = (JudgeRequest.model_validate(each) for each in log.read("judge.deferred"))
@@ -259,8 +245,7 @@ def test_a_run_has_one_budget_and_no_day_after() -> None:
         log.ask(request(name), at=NOON + timedelta(days=day))
         for _ in range(2):
             worker.turn(NOON + timedelta(days=day))
-            for job in list(pool.jobs):
-                pool.land(job, cost=AMOUNT)
+            pool.land_all(cost=AMOUNT)
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
     assert [each["evaluation"]["event_id"] for each in log.read("judge.deferred")] == ["c", "d"]
     assert {each["day"] for each in log.read("judge.ledger")} == {"2026-11-22"}
@@ -268,12 +253,10 @@ def test_a_run_has_one_budget_and_no_day_after() -> None:
 
 def test_money_that_was_reserved_and_not_needed_is_there_for_the_next() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(1.5), concurrency=1)
-    for name in "abcd":
-        log.ask(request(name))
+    log.ask(*map(request, "abcd"))
     for _ in range(12):
         worker.turn()
-        for job in list(pool.jobs):
-            pool.land(job, cost=AMOUNT // 10)
+        pool.land_all(cost=AMOUNT // 10)
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c", "d"]
     assert log.read("judge.ledger")[-1]["spent"] == 4 * (AMOUNT // 10)
     assert log.read("judge.ledger")[-1]["reserved"] == 0
@@ -288,21 +271,18 @@ def test_a_request_that_waits_for_money_is_not_waited_for_by_those_that_hold_it(
     worker.turn()
     assert [job[2] for job in pool.started] == [0, 2]
     for _ in range(6):
-        for job in list(pool.jobs):
-            pool.land(job, cost=10)
+        pool.land_all(cost=10)
         worker.turn()
     assert [each["event_id"] for each in log.read("evaluations")] == ["small-1", "large", "small-2"]
 
 
 def test_an_application_over_its_budget_does_not_hold_up_another() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(50), budgets_by_application={"greedy": dollars(1)})
-    for number in range(5):
-        log.ask(request(f"greedy{number}", application="greedy"))
+    log.ask(*(request(f"greedy{number}", application="greedy") for number in range(5)))
     log.ask(request("modest", application="modest"))
     worker.turn()
     assert {pool.jobs[job].id[2] for job in pool.jobs} == {0, 5}
-    for job in list(pool.jobs):
-        pool.land(job, cost=AMOUNT)
+    pool.land_all(cost=AMOUNT)
     worker.turn()
     waiting = [each["evaluation"]["event_id"] for each in log.read("judge.deferred")]
     assert waiting == ["greedy1", "greedy2", "greedy3", "greedy4"]
@@ -320,8 +300,7 @@ def test_what_no_day_could_pay_for_fails_and_says_so() -> None:
 
 def test_a_tenants_budget_bounds_it_over_all_applications() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(50), budgets_by_tenant={"acme": dollars(2)})
-    for number in range(4):
-        log.ask(request(str(number), application=f"bot{number}", tenant="acme"))
+    log.ask(*(request(str(number), application=f"bot{number}", tenant="acme") for number in range(4)))
     worker.turn()
     assert len(pool.jobs) == 2
 
@@ -335,8 +314,7 @@ def test_tenants_without_a_budget_share_a_pool_and_leave_the_rest_to_those_with_
         log.ask(request(str(number), tenant=tenant))
     worker.turn()
     assert [job[2] for job in pool.started] == [0, 1, 4, 5]
-    for job in list(pool.jobs):
-        pool.land(job, cost=AMOUNT)
+    pool.land_all(cost=AMOUNT)
     worker.turn()
     waiting = [each["evaluation"]["event_id"] for each in log.read("judge.deferred")]
     assert waiting == ["2", "3", "6"]
@@ -344,16 +322,13 @@ def test_tenants_without_a_budget_share_a_pool_and_leave_the_rest_to_those_with_
 
 def test_the_pool_of_other_tenants_holds_after_a_restart_and_counts_tenants_that_lost_their_budgets() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(4), budgets_by_tenant={"acme": dollars(2)})
-    for number in range(2):
-        log.ask(request(str(number), tenant="acme"))
+    log.ask(*(request(str(number), tenant="acme") for number in range(2)))
     worker.turn()
-    for job in list(pool.jobs):
-        pool.land(job, cost=AMOUNT)
+    pool.land_all(cost=AMOUNT)
     worker.turn()
     again = ScriptedPool()
     successor = Worker(log, JudgeAgent(config(daily_budget_usd=dollars(4), other_tenants_share=0.75), again))
-    for number in range(2, 4):
-        log.ask(request(str(number)))
+    log.ask(*(request(str(number)) for number in range(2, 4)))
     successor.turn()
     assert [job[2] for job in again.started] == [2]
 
@@ -387,8 +362,7 @@ def test_what_is_spent_today_is_a_gauge_by_applications_with_a_budget(budget: fl
 
 def test_what_a_crash_leaves_reserved_counts_as_spent() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(3))
-    for name in "ab":
-        log.ask(request(name))
+    log.ask(*map(request, "ab"))
     worker.turn()
     assert len(pool.started) == 2
     again = ScriptedPool()
@@ -476,8 +450,8 @@ def test_a_suite_that_is_no_longer_there_has_failed() -> None:
 def test_partitions_given_up_are_forgotten_and_their_calls_broken_off() -> None:
     log, pool = Log(), ScriptedPool()
     worker = Worker(log, JudgeAgent(config(partitions=2), pool), (0, 1))
-    log.ask(request("a"), 0)
-    log.ask(request("b"), 1)
+    log.ask(request("a"))
+    log.ask(request("b"), partition=1)
     worker.turn()
     worker.agent.on_revoked([("judge.requests", 0)])
     assert [job[1] for job in pool.jobs] == [1]
@@ -533,8 +507,7 @@ def test_slow_redaction_does_not_hold_up_a_whole_look() -> None:
 
     chosen = replace(config(concurrency=20), redact=slow, clock=lambda: now[0])
     worker = Worker(log, JudgeAgent(chosen, pool))
-    for number in range(20):
-        log.ask(request(f"{number}"))
+    log.ask(*(request(f"{number}") for number in range(20)))
     turns = [len(worker.turn()) and round(now[0]) for _ in range(10)]
     assert turns == [8 * turn for turn in range(1, 11)]
     assert [each["event_id"] for each in log.read("evaluations")] == [f"{number}" for number in range(20)]
@@ -550,7 +523,7 @@ class Trouble:
         self.costs: dict[JobId, int] = {}
         self.by_day: Counter[str] = Counter()
         for number in range(40):
-            self.log.ask(request(str(number), application=self.chance.choice("ab")), number % 2)
+            self.log.ask(request(str(number), application=self.chance.choice("ab")), partition=number % 2)
         self.crash()
 
     def crash(self) -> None:
@@ -588,12 +561,10 @@ def test_crashes_aborts_and_failures_lose_nothing_double_nothing_and_never_break
 
 def test_the_ledger_tells_which_floor_the_budget_affords() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(4), concurrency=1)
-    for number in range(10):
-        log.ask(request(str(number), because=("floor",) if number % 2 else ("risk", "floor")))
+    log.ask(*(request(str(number), because=("floor",) if number % 2 else ("risk", "floor")) for number in range(10)))
     for _ in range(30):
         worker.turn()
-        for job in list(pool.jobs):
-            pool.land(job, cost=AMOUNT // 2)
+        pool.land_all(cost=AMOUNT // 2)
     newest = log.read("judge.ledger")[-1]
     assert newest["wanted"] == 10
     assert newest["floor"] == 5

@@ -68,6 +68,11 @@ def fullest(moments: list[tuple[float, int]]) -> int:
     return max(sum(n for moment, n in moments if end - WINDOW_S <= moment <= end) for end, _ in moments)
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 @given(CALLS, st.integers(1, 8), st.integers(100, 400), st.randoms(use_true_random=False))
 def test_no_window_is_above_the_limits_whenever_the_endpoint_counts_a_call(
     calls: list[Asked], requests: int, tokens: int, chance: random.Random
@@ -89,8 +94,7 @@ def test_nothing_goes_in_the_first_window(calls: list[Asked], requests: int) -> 
 
 
 @pytest.mark.parametrize(("requests", "tokens", "per_window"), [(10, None, 10), (None, 500, 5), (10, 500, 5)])
-def test_instant_calls_reach_the_limit(requests: int | None, tokens: int | None, per_window: int) -> None:
-    clock = Clock()
+def test_instant_calls_reach_the_limit(requests: int | None, tokens: int | None, per_window: int, clock: Clock) -> None:
     start = clock.now
     went = run(RateLimits(requests, tokens, 1, clock, WINDOW_S), clock, [(0, 0, 100, 1)] * per_window * 10)
     assert round(went[-1][0] - start) == 10 * WINDOW_S
@@ -111,15 +115,13 @@ def test_a_call_larger_than_the_limit_never_goes() -> None:
     assert not limits.never(250)
 
 
-def test_slots_keep_the_limit_together() -> None:
-    clock = Clock()
+def test_slots_keep_the_limit_together(clock: Clock) -> None:
     slots = [RateLimits(10, None, 4, clock, WINDOW_S) for _ in range(4)]
     went = [moment for slot in slots for moment in run(slot, clock, [(0, 0, 1, 1)] * 6)]
     assert fullest([(start, 1) for start, _, _ in went]) <= 10
 
 
-def test_a_slot_with_less_than_one_request_a_window_sends_one_in_several() -> None:
-    clock = Clock()
+def test_a_slot_with_less_than_one_request_a_window_sends_one_in_several(clock: Clock) -> None:
     starts = [start for start, _, _ in run(RateLimits(1, None, 4, clock, WINDOW_S), clock, [(0, 0, 1, 1)] * 3)]
     assert [round(later - sooner) for sooner, later in zip([1_000.0, *starts], starts, strict=False)] == [240] * 3
 
@@ -166,6 +168,11 @@ def breaker(clock: Clock, failures: int = 3, jitter: float = 0.0) -> CircuitBrea
     return CircuitBreaker(failures, 5, clock, jitter=lambda: jitter)
 
 
+@pytest.fixture
+def tried(clock: Clock) -> CircuitBreaker:
+    return breaker(clock)
+
+
 def fail(breaker: CircuitBreaker, times: int = 1, wait_s: float | None = None) -> None:
     for permit in [breaker.permit() for _ in range(times)]:
         breaker.record_failure(permit, "it fails", wait_s)
@@ -181,9 +188,9 @@ def test_it_opens_after_failures_in_a_row_and_not_before() -> None:
     assert (tried.level, tried.why) == (1.0, "it fails")
 
 
-def test_when_its_time_has_come_exactly_one_call_goes_and_its_success_closes() -> None:
-    clock = Clock()
-    tried = breaker(clock)
+def test_when_its_time_has_come_exactly_one_call_goes_and_its_success_closes(
+    clock: Clock, tried: CircuitBreaker
+) -> None:
     fail(tried, 3)
     assert tried.wait_s() == 5
     clock.now += 5
@@ -194,9 +201,7 @@ def test_when_its_time_has_come_exactly_one_call_goes_and_its_success_closes() -
     assert (tried.wait_s(), tried.level) == (0, 0.0)
 
 
-def test_each_failed_probe_doubles_the_wait_up_to_two_minutes() -> None:
-    clock = Clock()
-    tried = breaker(clock)
+def test_each_failed_probe_doubles_the_wait_up_to_two_minutes(clock: Clock, tried: CircuitBreaker) -> None:
     fail(tried, 3)
     waits = []
     for _ in range(7):
@@ -206,10 +211,10 @@ def test_each_failed_probe_doubles_the_wait_up_to_two_minutes() -> None:
     assert waits == [5, 10, 20, 40, 80, LONGEST_S, LONGEST_S]
 
 
-def test_the_wait_shrinks_again_only_after_as_many_successes_as_failures_open_it() -> None:
+def test_the_wait_shrinks_again_only_after_as_many_successes_as_failures_open_it(
+    clock: Clock, tried: CircuitBreaker
+) -> None:
     """Or an endpoint that fails every other call would be asked at the pace of the first wait for ever."""
-    clock = Clock()
-    tried = breaker(clock)
     fail(tried, 3)
     clock.now += 5
     tried.record_success(tried.permit())
@@ -223,9 +228,7 @@ def test_the_wait_shrinks_again_only_after_as_many_successes_as_failures_open_it
 
 
 @pytest.mark.parametrize("asked_s", [0.5, 30, 400, 7_200])
-def test_what_the_endpoint_asks_for_is_kept_whatever_its_length(asked_s: float) -> None:
-    clock = Clock()
-    tried = breaker(clock)
+def test_what_the_endpoint_asks_for_is_kept_whatever_its_length(asked_s: float, tried: CircuitBreaker) -> None:
     fail(tried, 1, asked_s)
     assert tried.wait_s() == asked_s
 
@@ -239,10 +242,8 @@ def test_jitter_only_lengthens_a_wait_and_little() -> None:
     assert waits == [600, 602.5, 605]
 
 
-def test_calls_from_before_it_opened_neither_close_it_nor_open_it_again() -> None:
+def test_calls_from_before_it_opened_neither_close_it_nor_open_it_again(clock: Clock, tried: CircuitBreaker) -> None:
     """With hundreds in flight most of them fail after the first few have opened it."""
-    clock = Clock()
-    tried = breaker(clock)
     early = [tried.permit() for _ in range(9)]
     fail(tried, 3)
     tried.record_success(early[0])
@@ -256,18 +257,14 @@ def test_calls_from_before_it_opened_neither_close_it_nor_open_it_again() -> Non
     assert not tried.is_open
 
 
-def test_a_wait_that_is_asked_for_while_it_is_open_lengthens_it() -> None:
-    clock = Clock()
-    tried = breaker(clock)
+def test_a_wait_that_is_asked_for_while_it_is_open_lengthens_it(tried: CircuitBreaker) -> None:
     early = tried.permit()
     fail(tried, 3)
     tried.record_failure(early, "late", 300)
     assert tried.wait_s() == 300
 
 
-def test_a_probe_that_is_broken_off_leaves_its_place_to_another() -> None:
-    clock = Clock()
-    tried = breaker(clock)
+def test_a_probe_that_is_broken_off_leaves_its_place_to_another(clock: Clock, tried: CircuitBreaker) -> None:
     fail(tried, 3)
     clock.now += 5
     tried.cancel(tried.permit())
@@ -348,9 +345,8 @@ def test_no_window_is_above_the_limits_however_often_a_process_is_killed(
 
 
 @pytest.mark.parametrize("spent", [1, 30, 60])
-def test_a_restart_costs_no_more_than_five_seconds_of_the_limit(spent: int) -> None:
+def test_a_restart_costs_no_more_than_five_seconds_of_the_limit(spent: int, clock: Clock) -> None:
     """However much of it was used: without the entry nothing went for a minute. The calls before it still count."""
-    clock = Clock()
     slot = Slot(60, None, clock)
     clock.now += 2 * WINDOW_S
     for _ in range(spent):

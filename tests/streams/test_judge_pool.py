@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
+from services import until
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.classification import CLASSIFICATION
@@ -233,14 +234,6 @@ def job(number: int = 0, *suites: Suite, response: str = "an answer", allowance:
         (DAY,),
         lambda: DAY,
     )
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.002)
 
 
 def finish(pool: JudgePool, jobs: Iterable[Job] = (), number: int | None = None) -> dict[int, JobResult]:

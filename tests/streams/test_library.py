@@ -5,8 +5,8 @@ import gzip
 import inspect
 import itertools
 import json
+import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,7 +20,7 @@ import orjson
 import pandas as pd
 import polars as pl
 import pytest
-from commands import ROOT
+from commands import ROOT, program
 from commands import ragweir as command
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,9 +61,7 @@ UNREADABLE: Event = {"event_id": "e9", "response": "There is no question."}
 
 def isolated(code: str, *arguments: str, folder: Path = ROOT) -> str:
     """What a program prints that runs in a process of its own."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, cwd=folder
-    )
+    ran = program(sys.executable, "-c", code, *arguments, folder=folder, env=os.environ)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
 

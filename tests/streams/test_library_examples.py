@@ -2,14 +2,13 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from commands import ROOT, environment
+from commands import ROOT, environment, program
 
 from tools.notebook import NOTEBOOK, executed
 
@@ -40,9 +39,7 @@ def test_the_notebook_shows_what_it_computes() -> None:
 @pytest.mark.parametrize(("sides", "status"), [((), 1), (("candidate.jsonl", "baseline.jsonl"), 0)])
 def test_the_gate_fails_for_the_worse_and_passes_for_the_better(sides: tuple[str, ...], status: int) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [GATE / "check.sh", *sides], capture_output=True, text=True, check=False, env=environment(PATH=path)
-    )
+    done = program(GATE / "check.sh", *sides, env=environment(PATH=path))
     assert done.returncode == status, done.stderr
     assert ("failed: context_support changed by -0.3" in done.stderr) == bool(status)
     assert "12 events on both sides" in done.stdout

@@ -8,7 +8,6 @@ from commands import ROOT
 PACKAGES = ("ragweir", "schemas", "metrics", "streams", "bench", "chaos", "tools", "examples")
 PRODUCT = PACKAGES[:4]
 SAME_CLASSES = {
-    "TraceTimes": "the settings of assemble, which chaos' reference reads without the product's code",
     "_Words": "one stand-in for a model of embeddings, in programs of three environments",
 }
 CONCEPTS = frozenset(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import program
 
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
@@ -108,10 +109,7 @@ def shown(value: str) -> str:
 
 
 def blocks(file: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [programs().promtool, "tsdb", "create-blocks-from", "openmetrics", file, folder],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return program(programs().promtool, "tsdb", "create-blocks-from", "openmetrics", file, folder)
 
 
 def serving(folder: Path) -> Any:

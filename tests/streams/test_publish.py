@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import logging
-import subprocess
 import sys
 import threading
 import time
@@ -17,11 +16,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from commands import environment
+from commands import environment, program
 from confluent_kafka import KafkaError, Message
-from faults import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from services import eventually
 from typing_extensions import override
 
 from ragweir.errors import Rejected
@@ -111,9 +110,14 @@ def faulty(
 # In the caller's thread.
 
 
+@pytest.fixture
+def collected() -> Collected:
+    return Collected()
+
+
 def test_a_publisher_without_events_costs_an_application_nothing() -> None:
     """Until the first event: the standard library and no thread. After it: no numpy, typer, rich or aiohttp."""
-    program = f"""
+    code = f"""
 import sys, threading, time
 import ragweir
 ragweir.publish, ragweir.Publisher
@@ -131,9 +135,7 @@ foreign = {{"numpy", "typer", "rich", "aiohttp", "pandas", "polars", "duckdb"}} 
 assert not foreign, foreign
 assert threading.active_count() == 2
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False, timeout=60
-    )
+    done = program(sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
 
 
@@ -164,9 +166,7 @@ def test_a_fork_waits_for_the_import_of_the_function_that_signs_in(tmp_path: Pat
     (tmp_path / "slow_sign_in.py").write_text(SLOW_SIGN_IN)
     (tmp_path / "ragweir.toml").write_text('kafka.oauth = "slow_sign_in:token"')
     own = environment() | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", FORK], env=own, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
-    )
+    done = program(sys.executable, "-c", FORK, env=own, folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -196,9 +196,7 @@ os._exit(0)
 
 def test_a_child_that_can_look_up_no_address_drops_its_events_and_ends() -> None:
     """It was forked while another thread held the lock of the C library's getaddrinfo, which nobody opens in it."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS], env=environment(), capture_output=True, text=True, check=False, timeout=60
-    )
+    done = program(sys.executable, "-c", FORKS)
     assert done.returncode == 0, done.stderr
     assert "forked while another thread looked up an address" in done.stderr
 
@@ -540,9 +538,8 @@ def test_spans_know_the_span_around_them() -> None:
     assert [span.parent_id for span in other.spans] == [None]
 
 
-def test_parallel_tasks_and_threads_have_their_own_parents() -> None:
+def test_parallel_tasks_and_threads_have_their_own_parents(collected: Collected) -> None:
     """Spans of tasks that run in turns nest within their own task only; a new thread has no open span."""
-    collected = Collected()
 
     async def search(event: InteractionRecorder, name: str) -> None:
         async with event.retrieval(name):
@@ -571,9 +568,8 @@ def test_parallel_tasks_and_threads_have_their_own_parents() -> None:
     }
 
 
-def test_a_task_that_stays_keeps_no_event_alive() -> None:
+def test_a_task_that_stays_keeps_no_event_alive(collected: Collected) -> None:
     """A context that was copied within a span, as tasks do, does not hold the interaction's texts."""
-    collected = Collected()
     with collected.recorder() as event, event.llm():
         context = copy_context()
     recorder_type, kept = type(event), id(event)
@@ -583,9 +579,8 @@ def test_a_task_that_stays_keeps_no_event_alive() -> None:
     assert len(context) > 0
 
 
-def test_an_exception_becomes_the_error_and_is_raised_on() -> None:
+def test_an_exception_becomes_the_error_and_is_raised_on(collected: Collected) -> None:
     """The class of an exception is recorded in the span and the interaction; its message, which may quote, is not."""
-    collected = Collected()
     with pytest.raises(TimeoutError, match="secret"), collected.recorder(query="Who?") as event, event.tool("t"):
         raise TimeoutError("secret")
     sent = decode(encode(collected.events[0], PublishSettings(), 10_000).value)
@@ -595,9 +590,8 @@ def test_an_exception_becomes_the_error_and_is_raised_on() -> None:
     assert b"secret" not in encode(collected.events[0], PublishSettings(), 10_000).value
 
 
-def test_a_stream_may_end_in_another_context() -> None:
+def test_a_stream_may_end_in_another_context(collected: Collected) -> None:
     """A generator that a server resumes in copies of a context, as web frameworks do, ends without an error."""
-    collected = Collected()
 
     def stream() -> Iterator[str]:
         with collected.recorder() as event, event.llm("m"):
@@ -611,9 +605,8 @@ def test_a_stream_may_end_in_another_context() -> None:
     assert collected.spans[0].ended_ns is not None
 
 
-def test_tokens_of_several_calls_are_summed() -> None:
+def test_tokens_of_several_calls_are_summed(collected: Collected) -> None:
     """Each count is the sum of those given; one that is no number stays, so that the evaluation is flagged."""
-    collected = Collected()
     with collected.recorder(query="", response="") as event:
         event.usage(input_tokens=800, output_tokens=90)
         event.usage(input_tokens=12, cost_usd=0.25, cached_tokens=7)
@@ -625,9 +618,8 @@ def test_tokens_of_several_calls_are_summed() -> None:
     assert decode(encode(odd.events[0], PublishSettings(), 1000).value).flags == ("unreadable:usage.input_tokens",)
 
 
-def test_spans_without_end_are_cut_and_flagged() -> None:
+def test_spans_without_end_are_cut_and_flagged(collected: Collected) -> None:
     """An endless agent does not fill the memory, and the evaluation says that spans are missing."""
-    collected = Collected()
     with collected.recorder(query="", response="") as event:
         for _ in range(10_000):
             with event.tool("t"):
@@ -636,9 +628,8 @@ def test_spans_without_end_are_cut_and_flagged() -> None:
     assert decode(encode(collected.events[0], PublishSettings(), 10**6).value).flags == ("cut:spans",)
 
 
-def test_the_kinds_of_spans_are_those_of_the_schema() -> None:
+def test_the_kinds_of_spans_are_those_of_the_schema(collected: Collected) -> None:
     """Every method records a kind that evaluate knows."""
-    collected = Collected()
     with collected.recorder(query="", response="") as event:
         for record in (event.llm, event.tool, event.api, event.retrieval, event.embedding, event.rerank):
             with record("n"):

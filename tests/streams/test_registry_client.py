@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
+from services import until
 from typing_extensions import override
 
 from ragweir.errors import RegistryUnavailable, RegistryUnusable, Rejected
@@ -23,13 +24,6 @@ from ragweir.streams.runtime.registry import client as client_module
 from ragweir.streams.runtime.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.runtime.registry.schemas import RegistrySchemas
 from ragweir.streams.settings import RegistrySettings, Settings
-
-
-def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def made(_: int, schema: Schema) -> Read:
@@ -264,11 +258,11 @@ def test_an_id_whose_answer_is_nonsense_is_waited_for_as_one_that_is_missing(giv
     with misbehaving(answers) as url, RegistryClient(RegistrySettings(url=url)) as client:
         schemas = RegistrySchemas(client.schema, made, lambda: now_s)
         assert not schemas.ready(7)
-        eventually(lambda: asked == 1 and schemas._asked[7].next_s > 0)
+        until(lambda: asked == 1 and schemas._asked[7].next_s > 0)
         now_s = 31.0
         with schemas._changed:
             schemas._changed.notify_all()
-        eventually(lambda: asked == 2 and schemas.ready(7))
+        until(lambda: asked == 2 and schemas.ready(7))
         why = f"schema 7 cannot be used: the registry's answer for it is not a schema {where}"
         assert str(schemas.reader(7)) == why
         # Commands do not wait.

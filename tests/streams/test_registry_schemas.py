@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
+from services import until
 
 from ragweir.errors import Interrupted, PermanentError, RegistryUnavailable, RegistryUnusable, Rejected
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -16,13 +16,6 @@ from ragweir.streams.runtime.registry import schemas as module
 from ragweir.streams.runtime.registry.client import SchemaNotFound
 from ragweir.streams.runtime.registry.schemas import RegistrySchemas
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
-
-
-def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def made(_: int, schema: Schema) -> Read:
@@ -43,7 +36,7 @@ def test_a_schema_is_asked_for_once() -> None:
 
     schemas = RegistrySchemas(fetch, made)
     assert not schemas.ready(7)
-    eventually(lambda: schemas.ready(7))
+    until(lambda: schemas.ready(7))
     read = schemas.reader(7)
     assert not isinstance(read, Rejected)
     assert read(b"a") == ("7", b"a")
@@ -82,7 +75,7 @@ def test_a_missing_schema_is_asked_for_half_a_minute_and_then_unknown_for_ten() 
 
     schemas = RegistrySchemas(fetch, made, lambda: now_s)
     assert not schemas.ready(7)
-    eventually(lambda: asked)
+    until(lambda: asked)
     while now_s < 29.5:
         now_s += 0.5
         with schemas._changed:
@@ -94,7 +87,7 @@ def test_a_missing_schema_is_asked_for_half_a_minute_and_then_unknown_for_ten() 
     now_s = 30.1
     with schemas._changed:
         schemas._changed.notify_all()
-    eventually(lambda: schemas.ready(7))
+    until(lambda: schemas.ready(7))
     rejected = schemas.reader(7)
     assert isinstance(rejected, Rejected)
     assert str(rejected) == "schema 7 is not in the registry"
@@ -105,7 +98,7 @@ def test_a_missing_schema_is_asked_for_half_a_minute_and_then_unknown_for_ten() 
     # It may be registered meanwhile, which no record waits for.
     now_s = 91.0
     assert schemas.ready(7)
-    eventually(lambda: asked > before and not schemas._asked)
+    until(lambda: asked > before and not schemas._asked)
     assert schemas.ready(7)
     now_s += 601.0
     assert not schemas.ready(7)
@@ -135,7 +128,7 @@ def test_a_registry_that_is_away_is_waited_for() -> None:
             schemas._changed.notify_all()
         return schemas.ready(7)
 
-    eventually(found)
+    until(found)
     assert not isinstance(schemas.reader(7), Rejected)
 
 
@@ -156,7 +149,7 @@ def test_forged_ids_take_bounded_memory() -> None:
         schemas.ready(schema_id, schema_id % 30)
     assert len(schemas._asked) <= 1_000
     assert len(schemas._given_up) <= 20_000
-    eventually(lambda: len(schemas._known) == 1_000)
+    until(lambda: len(schemas._known) == 1_000)
     for schema_id in range(5_000, 5_500):
         schemas.reader(schema_id)
     assert len(schemas._known) == 1_000
@@ -183,12 +176,12 @@ def test_forged_ids_hold_a_partition_for_a_minute_in_all() -> None:
         forged = forged[len(settled) :]
         held_s, now_s = held_s + 0.5, now_s + 0.5
         assert held_s < 100
-    eventually(lambda: len(asked) >= 100)
+    until(lambda: len(asked) >= 100)
     assert "redrive the record" in str(schemas.reader(2_999))
     # A schema for which the other partition waits is asked for, and a registry that is away has no limit.
     for _ in range(200):
         assert not schemas.ready(9_999, ("t", 1))
-        eventually(lambda: 9_999 in asked)
+        until(lambda: 9_999 in asked)
         now_s += 1.0
 
 
@@ -204,7 +197,7 @@ def test_all_schemas_of_a_batch_are_asked_for_at_once() -> None:
     agent = EvaluateAgent(EvaluateConfig(Catalogue(everything()), decoders={"t": decoder}))
     records = [Record("t", 0, each, None, b"\0\0\0\0" + bytes([each]), 1) for each in range(20)]
     assert agent.preparation.waiting(records) == records
-    eventually(lambda: len(set(asked)) == 20)
+    until(lambda: len(set(asked)) == 20)
 
 
 def test_look_ups_are_at_most_ten_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import itertools
 import math
 import os
 import random
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from commands import ROOT
+from commands import ROOT, program
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -237,17 +236,8 @@ for number in map(int, sys.stdin.read().split()):
 
 def elsewhere(numbers: Sequence[int], seed: str) -> list[str]:
     """What another process, with another seed of Python's own hash, decides about the events of these numbers."""
-    done = subprocess.run(
-        [sys.executable, "-c", _ELSEWHERE],
-        input=" ".join(map(str, numbers)),
-        env=os.environ | {"PYTHONHASHSEED": seed},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    return done.stdout.splitlines()
+    own = os.environ | {"PYTHONHASHSEED": seed}
+    return program(sys.executable, "-c", _ELSEWHERE, text=" ".join(map(str, numbers)), env=own).stdout.splitlines()
 
 
 @pytest.mark.heavy

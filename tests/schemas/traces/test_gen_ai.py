@@ -6,15 +6,13 @@ All fixtures are made by hand from the documentation that is named beside them; 
 import json
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spans_by_hand import log, span
+from spans_by_hand import hostile, log, parses, span
 
 from ragweir.schemas.interaction import Message
 from ragweir.streams.traces.contexts import MAX_CONTEXTS
-from ragweir.streams.traces.dialects import gen_ai_values
 from ragweir.streams.traces.dialects.gen_ai import GenAi
 from ragweir.streams.traces.interactions import assemble
 from ragweir.streams.traces.step import Step
@@ -464,7 +462,7 @@ def test_an_agent_of_openai_agents_with_chunks_in_tool_results_gives_a_full_inte
     assert [context.text for context in interaction.contexts or ()] == ["rainy, 57°F"]
 
 
-_PATHS = sorted({
+_PATHS = {
     *("gen_ai.operation.name", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
     *("gen_ai.prompt", "gen_ai.completion", "gen_ai.prompt.0.role", "gen_ai.prompt.0.content", "gen_ai.completion.1.x"),
     *("gen_ai.tool.name", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.retrieval.documents"),
@@ -472,28 +470,14 @@ _PATHS = sorted({
     *("gen_ai.response.finish_reasons", "gen_ai.response.time_to_first_chunk", "pydantic_ai.all_messages", "events"),
     *("all_messages_events", "final_result", "metadata", "error.type", "logfire.span_type", "gen_ai.response.model"),
     *("gen_ai.event.content", "content", "message", "role", "gen_ai.prompt.variable.context"),
-})  # fmt: skip
-_KEYS = st.sampled_from([
+}  # fmt: skip
+_KEYS = [
     *("role", "content", "parts", "type", "text", "message", "messages", "kwargs", "data", "id", "lc", "score", "page"),
     *("metadata", "page_content", "node", "tool_calls", "finish_reason", "response", "event.name", "documents"),
-])  # fmt: skip
-_LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4)
-    | st.sampled_from(["user", "text", "tool_call_response", "gen_ai.choice", "__REDACTED__", "[", "\ud800"])
-)  # fmt: skip
-_VALUES = st.recursive(
-    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4), max_leaves=12
+]  # fmt: skip
+_HOSTILE, _VALUES = hostile(
+    _PATHS, _KEYS, ["user", "text", "tool_call_response", "gen_ai.choice", "__REDACTED__", "[", "\ud800"]
 )
-
-
-def _as_json(value: Any) -> Any:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        return value
-
-
-_HOSTILE = st.dictionaries(st.sampled_from(_PATHS), _VALUES | _VALUES.map(_as_json), max_size=8)
 
 
 @given(
@@ -525,14 +509,7 @@ def test_deep_and_odd_values_are_not_captured(value: Any) -> None:
 
 def test_an_attribute_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte of messages costs one parse, though messages, finish reason and redaction are read from it."""
-    parsed: list[int] = []
-    loads = orjson.loads
-
-    def counting(value: str) -> Any:
-        parsed.append(len(value))
-        return loads(value)
-
-    monkeypatch.setattr(gen_ai_values.orjson, "loads", counting)
+    parsed = parses(monkeypatch)
     large = [{"role": "assistant", "parts": [{"type": "text", "content": "x" * 1_000_000}], "finish_reason": "stop"}]
     step = _step(_CHAT | {"gen_ai.output.messages": json.dumps(large)})
     assert step.finish_reason == "stop"

@@ -7,14 +7,11 @@ that are named beside them) and https://www.traceloop.com/docs; `test_recordings
 import json
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
-from spans_by_hand import log, span
+from spans_by_hand import hostile, log, parses, span
 
 from ragweir.schemas.interaction import Message
-from ragweir.streams.traces.dialects import gen_ai_values
 from ragweir.streams.traces.dialects.gen_ai import GenAi
 from ragweir.streams.traces.dialects.traceloop import Traceloop
 from ragweir.streams.traces.interactions import assemble
@@ -281,34 +278,20 @@ def test_a_haystack_pipeline_gives_a_full_interaction() -> None:
     assert interaction.assembly.dialect == "traceloop"
 
 
-_PATHS = sorted({
+_PATHS = {
     *("traceloop.span.kind", "traceloop.entity.name", "traceloop.entity.input", "traceloop.entity.output"),
     *("traceloop.association.properties.session_id", "traceloop.association.properties.x", "llm.request.type"),
     *("traceloop.prompt.template_variables", "traceloop.prompt.version", "gen_ai.operation.name", "gen_ai.task.input"),
     *("gen_ai.prompt.0.content", "gen_ai.completion.0.content", "llm.usage.prompt_tokens", "db.chroma.query.n_results"),
     *("db.query.result.id", "db.query.result.document", "db.query.result.metadata", "gen_ai.tool.call.result"),
-})  # fmt: skip
-_KEYS = st.sampled_from([
+}  # fmt: skip
+_KEYS = [
     *("inputs", "outputs", "args", "kwargs", "query", "output", "messages", "documents", "metadata", "node", "lc"),
     *("id", "content", "page_content", "question", "answer", "role", "run_type", "score", "replies", "input"),
-])  # fmt: skip
-_LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4)
-    | st.sampled_from(["workflow", "task", "tool", "retriever", "rerank", "chat", "prompt", "__REDACTED__", "\ud800"])
-)  # fmt: skip
-_VALUES = st.recursive(
-    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4), max_leaves=12
+]  # fmt: skip
+_HOSTILE, _ = hostile(
+    _PATHS, _KEYS, ["workflow", "task", "tool", "retriever", "rerank", "chat", "prompt", "__REDACTED__", "\ud800"]
 )
-
-
-def _as_json(value: Any) -> Any:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        return value
-
-
-_HOSTILE = st.dictionaries(st.sampled_from(_PATHS), _VALUES | _VALUES.map(_as_json), max_size=8)
 
 
 @given(_HOSTILE, _HOSTILE)
@@ -333,14 +316,7 @@ def test_deep_and_odd_values_are_not_captured(value: Any) -> None:
 
 def test_an_attribute_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte of documents costs one parse, though kind, answer and documents are read from it."""
-    parsed: list[int] = []
-    loads = orjson.loads
-
-    def counting(value: str) -> Any:
-        parsed.append(len(value))
-        return loads(value)
-
-    monkeypatch.setattr(gen_ai_values.orjson, "loads", counting)
+    parsed = parses(monkeypatch)
     output = json.dumps({"documents": [{"id": "1", "content": "x" * 1_000_000}]})
     step = _step(_TASK | {"traceloop.entity.name": "retriever", "traceloop.entity.output": output})
     assert len(step.documents or ()) == 1

@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from chaos import reference
+from chaos.product_spans import encoded
 from ragweir.errors import Rejected
 from ragweir.schemas.assembly import HEADER_TIME, ClockMark, SourceMark
 from ragweir.schemas.interaction import Assembly, Interaction
@@ -119,3 +122,4 @@ def assemble(spans: Sequence[TraceSpan], logs: Sequence[TraceLog], /, *, max_int
 
 
 READER = TraceReader(heads, read, assemble)
+joined = partial(reference.joined, reading=reference.Reading(heads, read, assemble, encoded))

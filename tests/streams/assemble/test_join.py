@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from random_log import random_log
-from reference import joined
-from small_spans import START_MS, TOPIC, log, mark_record, span, spans_record
+from small_spans import START_MS, TOPIC, joined, log, mark_record, span, spans_record
 from structlog.testing import capture_logs
-from worker import Worker
+from worker import Worker, joined_by_worker
 
 from ragweir.errors import StateError
 from ragweir.schemas.assembly import AssemblyEntry
@@ -76,8 +75,7 @@ def written(
         records.append(spans_record(len(records), 1, time_s, spans))
         records.append(mark_record(len(records), [time_s]))
     records += [mark_record(len(records) + number, [end_s]) for number in range(2)]
-    worker = Worker([records], AssembleSettings(**settings))
-    worker.run(5_000)
+    worker = joined_by_worker(records, AssembleSettings(**settings), 5_000)
     assert worker.results() == joined(records, AssembleSettings(**settings))
     return [json.loads(each.value or b"{}") | {"topic": each.topic} for each in worker.written]
 
@@ -92,8 +90,7 @@ def test_a_remote_parent_that_never_comes_is_not_waited_for() -> None:
     """It is emitted at settle, not at patience: spans of the next minute are late."""
     records = [spans_record(0, 1, 0, [span(1, 99, "ask", remote=True)]), mark_record(1, [6])]
     records += [spans_record(2, 1, 7, [span(2, 1)]), mark_record(3, [100]), mark_record(4, [100])]
-    worker = Worker([records], AssembleSettings())
-    worker.run(1)
+    worker = joined_by_worker(records, AssembleSettings(), 1)
     assert [json.loads(each.value or b"")["response"] for each in worker.written] == [f"{1:016x}::False"]
     assert worker.results() == joined(records, AssembleSettings())
 
@@ -150,7 +147,7 @@ def test_an_interaction_over_the_limit_is_a_dead_letter_and_its_neighbours_are_n
     records = [spans_record(0, 1, 0, spans), mark_record(1, [100]), mark_record(2, [101])]
     worker = Worker([records], AssembleSettings(), max_event_bytes=2_500)
     worker.run(10)
-    assert worker.results() == joined(records, AssembleSettings(), 2_500)
+    assert worker.results() == joined(records, AssembleSettings(), max_event_bytes=2_500)
     assert [each.topic for each in worker.written] == ["interactions", "dead-letter", "interactions"]
 
 
@@ -160,8 +157,7 @@ def test_the_clock_is_that_of_the_slowest_source() -> None:
     records += [mark_record(number, [1000, None]) for number in (1, 2)]
     records += [mark_record(number, [2000, 5]) for number in (3, 4)]
     records += [spans_record(5, 1, 5, [span(2, 1)]), mark_record(6, [2000, 11]), mark_record(7, [2000, 11])]
-    worker = Worker([records[:6]], AssembleSettings())
-    worker.run(1)
+    worker = joined_by_worker(records[:6], AssembleSettings(), 1)
     assert worker.written == []
     worker.logs = [records]
     worker.run(1)
@@ -210,15 +206,13 @@ def test_a_worker_that_dies_when_a_part_of_what_was_due_is_committed_loses_nothi
     worker.limit = 3
     worker.batch(5_000)
     assert event_numbers(worker) == [0, 1, 2]
-    worker.kill()
-    worker.run(5_000)
+    worker.restart(5_000)
     assert event_numbers(worker) == list(range(10))
 
 
 def test_a_ledger_that_does_not_fit_the_committed_offset_stops_the_worker() -> None:
     """An emptied ledger, an offset that was moved and one that is gone: each says what to do."""
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 10)
     for change, words in (
         (worker.ledgers.clear, "no ledger to go on from"),
         (lambda: worker.committed.update({0: 3}), "group's committed offset is 3"),
@@ -234,29 +228,23 @@ def test_a_ledger_that_does_not_fit_the_committed_offset_stops_the_worker() -> N
 
 
 def test_offsets_of_a_recreated_topic_begin_again_and_emitted_traces_are_remembered() -> None:
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 10)
     assert event_numbers(worker) == list(range(24))
     late = spans_record(0, 3, 31, [span(4, None, "ask")])
     worker.recreate([[late, *asks(100, 31, offset=1)]])
-    worker.kill()
-    worker.run(10)
-    worker.kill()
-    worker.run(10)
+    worker.restart(10)
+    worker.restart(10)
     assert event_numbers(worker) == [*range(24), *range(31, 125)]
 
 
 def test_retention_that_overtook_the_committed_offset_flags_the_traces_around_the_gap() -> None:
     """Those that begin within the patience after it, and no others."""
     log = asks(300)
-    worker = Worker([log[:100]], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(log[:100], AssembleSettings(), 10)
     worker.logs = [log]
     worker.read_from(0, 200)
-    worker.kill()
-    worker.run(10)
-    worker.kill()
-    worker.run(10)
+    worker.restart(10)
+    worker.restart(10)
     values = [json.loads(each.value or b"") for each in worker.written]
     flags = {n: each["assembly"]["flags"] for n, each in zip(event_numbers(worker), values, strict=True)}
     missed = [number for number, own in flags.items() if own == ["spans_missed"]]
@@ -271,13 +259,11 @@ def test_retention_that_deleted_records_of_open_traces_only_flags_what_is_left_o
         *asks(50, 1, offset=1),
         spans_record(101, 99, 51, [span(1, None, "ask")]),
     ]
-    worker = Worker([log], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(log, AssembleSettings(), 10)
     assert worker.committed[0] == 0
     worker.logs = [[*log, *(mark_record(200 + number, [500 + number]) for number in range(3))]]
     worker.read_from(0, 95)
-    worker.kill()
-    worker.run(10)
+    worker.restart(10)
     numbers = event_numbers(worker)
     assert sorted(numbers) == [0, *range(1, 45), 48, 49, 50]
     last = {number: json.loads(each.value or b"") for number, each in zip(numbers, worker.written, strict=True)}
@@ -287,15 +273,13 @@ def test_retention_that_deleted_records_of_open_traces_only_flags_what_is_left_o
 def test_a_partition_that_comes_back_unchanged_is_gone_on_with_and_a_changed_one_is_restored() -> None:
     """After a rebalance nothing is read twice, unless another worker has had the partition meanwhile."""
     log = asks(30)
-    worker = Worker([log], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(log, AssembleSettings(), 10)
     worker.rebalance()
     assert worker.consumed[0] == 60 > worker.committed[0]
     first = worker.agent
     first.on_revoked([(TOPIC, 0)])
     worker.logs = [asks(34)]
-    worker.kill()
-    worker.run(10)
+    worker.restart(10)
     other = worker.agent
     other.on_revoked([(TOPIC, 0)])
     worker.agent = first
@@ -307,20 +291,17 @@ def test_a_partition_that_comes_back_unchanged_is_gone_on_with_and_a_changed_one
 
 
 def test_an_added_partition_begins_with_a_clock_and_a_ledger_of_its_own() -> None:
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 10)
     added = [record._replace(partition=1) for record in asks(30, 100)]
     worker.grow(added)
     worker.run(10)
-    worker.kill()
-    worker.run(10)
+    worker.restart(10)
     assert event_numbers(worker) == [*range(24), *range(100, 124)]
     assert entries(worker, 1)[0].next == 0
 
 
 def test_foreign_records_in_the_ledger_are_ignored() -> None:
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 10)
     for value in (b"{", b"[]", None, b'{"committed": 1}'):
         worker.ledgers[0].append(Record("rag.assembly", 0, worker.ends[0], None, value, 0))
         worker.ends[0] += 1
@@ -331,8 +312,7 @@ def test_foreign_records_in_the_ledger_are_ignored() -> None:
 
 
 def test_the_record_that_asks_for_the_brokers_time_is_no_entry_of_the_ledger() -> None:
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 10)
     with capture_logs() as logged:
         for record in (worker.agent.clock_record, Emission("assembly", b"x", None, ())):
             worker.ledgers[0].append(Record("rag.assembly", 0, worker.ends[0], record.key, record.value, 0))
@@ -345,8 +325,7 @@ def test_the_record_that_asks_for_the_brokers_time_is_no_entry_of_the_ledger() -
 
 
 def test_a_quiet_ledger_is_told_again_before_retention_deletes_it() -> None:
-    worker = Worker([asks(5)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(5), AssembleSettings(), 10)
     written_before = len(worker.ledgers[0])
     (state,) = worker.agent._states.values()
     now_s = state.ledger.clock()
@@ -359,8 +338,7 @@ def test_a_quiet_ledger_is_told_again_before_retention_deletes_it() -> None:
 
 def test_a_ledger_whose_old_entries_were_deleted_is_noticed() -> None:
     """The lost ids are counted; the others are remembered."""
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(2)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 2)
     del worker.ledgers[0][: len(worker.ledgers[0]) // 2]
     lost = next(each for each in entries(worker) if each.emitted)
     lost_number = lost.closings - 1
@@ -372,8 +350,7 @@ def test_a_ledger_whose_old_entries_were_deleted_is_noticed() -> None:
 @pytest.mark.heavy
 def test_ledger_and_memory_are_bounded_over_hours() -> None:
     """After two hours at a trace a second, what a restore reads and keeps is that of the remembered minute."""
-    worker = Worker([asks(2 * 3600)], AssembleSettings(remember_s=60))
-    worker.run(100)
+    worker = joined_by_worker(asks(2 * 3600), AssembleSettings(remember_s=60), 100)
     newest = entries(worker)[-1]
     needed = sum(record.offset >= newest.ledger_from for record in worker.ledgers[0])
     assert needed <= 4
@@ -418,6 +395,5 @@ def test_marks_alone_are_committed_once_a_second_of_the_clock() -> None:
 
 def test_an_hour_of_clock_is_not_committed_by_wall_time() -> None:
     """Times of the ledger are those of the log."""
-    worker = Worker([asks(30)], AssembleSettings())
-    worker.run(10)
+    worker = joined_by_worker(asks(30), AssembleSettings(), 10)
     assert entries(worker)[-1].clock_ms == START_MS + 29_000

@@ -93,9 +93,13 @@ def letters(outcome: Outcome) -> list[dict[str, Any]]:
 # Slices.
 
 
-def test_a_record_gives_one_slice_for_each_of_its_traces() -> None:
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def test_a_record_gives_one_slice_for_each_of_its_traces(driver: Driver) -> None:
     """Keyed by trace id, with the place that it came from, in order; the record is settled."""
-    driver = Driver()
     record = driver.record(spans(1, 2, 1))
     outcome = driver.step([record])
     first, second = slices(outcome)
@@ -126,9 +130,10 @@ def test_log_records_are_counted_as_such() -> None:
         (spans(1, name="x" * 200_000), "too_large", "1 of its 1 traces take up to 200"),
     ],
 )
-def test_what_cannot_be_copied_is_a_dead_letter(value: bytes | None, error_class: str, reason: str) -> None:
+def test_what_cannot_be_copied_is_a_dead_letter(
+    value: bytes | None, error_class: str, reason: str, driver: Driver
+) -> None:
     """The records around it are copied."""
-    driver = Driver()
     records = [driver.record(spans(1)), driver.record(value), driver.record(spans(2))]
     outcome = driver.step(records)
     assert len(slices(outcome)) == 2
@@ -155,8 +160,7 @@ def test_a_slice_that_is_too_large_does_not_take_the_others_along() -> None:
     assert letters(outcome)[0]["ragweir-error-class"] == "too_large"
 
 
-def test_the_largest_slice_has_the_size_that_a_dead_letter_names() -> None:
-    driver = Driver()
+def test_the_largest_slice_has_the_size_that_a_dead_letter_names(driver: Driver) -> None:
     (letter,) = letters(driver.step([driver.record(spans(7, name="x" * 200_000))]))
     limit = int(letter["ragweir-message"].partition("over the limit of ")[2].split()[0])
     outcomes = [driver.step([driver.record(spans(7, name="x" * size))]) for size in range(limit - 100, limit)]
@@ -164,16 +168,14 @@ def test_the_largest_slice_has_the_size_that_a_dead_letter_names() -> None:
     assert max(sizes) == limit
 
 
-def test_unjoinable_spans_are_counted() -> None:
-    driver = Driver()
+def test_unjoinable_spans_are_counted(driver: Driver) -> None:
     outcome = driver.step([driver.record(spans(1, 0, 0))])
     assert outcome.counts["ragweir_assemble_unjoinable_spans_total",] == 2
     assert len(slices(outcome)) == 1
 
 
-def test_a_fault_of_the_parser_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_parser_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
     """Any exception but MemoryError, which may not be the record's fault."""
-    driver = Driver()
 
     def fail(_: bytes) -> None:
         raise fault
@@ -186,8 +188,7 @@ def test_a_fault_of_the_parser_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch)
         driver.step([driver.record(b"")])
 
 
-def test_a_dead_letter_of_the_runtime_settles_its_record() -> None:
-    driver = Driver()
+def test_a_dead_letter_of_the_runtime_settles_its_record(driver: Driver) -> None:
     record = driver.record(spans(1))
     outcome = driver.agent.dead_letter(record, "it ended two processes", "fatal")
     assert outcome.settled == [record]
@@ -198,9 +199,8 @@ def test_a_dead_letter_of_the_runtime_settles_its_record() -> None:
 # Times.
 
 
-def test_the_time_of_a_slice_is_that_of_its_record() -> None:
+def test_the_time_of_a_slice_is_that_of_its_record(driver: Driver) -> None:
     """Not beyond now, and now for a record without a time."""
-    driver = Driver()
     outcome = driver.step([driver.record(spans(1), each) for each in (NOW_MS - 50, NOW_MS + 10_000, None, -1, 2**62)])
     assert times(outcome) == [-50, 0, 0, 0, 0]
 
@@ -229,9 +229,8 @@ def test_a_confirmed_end_is_marked_in_every_partition_of_spans() -> None:
     assert outcome.levels["ragweir_assemble_mark_timestamp_seconds", "otlp_spans", "0"] == NOW - 0.25
 
 
-def test_nothing_is_marked_without_progress() -> None:
+def test_nothing_is_marked_without_progress(driver: Driver) -> None:
     """Neither time alone moves a mark, nor being at an end that was not confirmed."""
-    driver = Driver()
     assert driver.mark() == {}
     assert driver.mark(ends={0: NOW}) == {0: (0, True)}
     driver.now += 3_600
@@ -241,15 +240,13 @@ def test_nothing_is_marked_without_progress() -> None:
     assert driver.mark() == {}
 
 
-def test_marks_follow_the_slices_that_they_cover() -> None:
-    driver = Driver()
+def test_marks_follow_the_slices_that_they_cover(driver: Driver) -> None:
     outcome = driver.step(driver.read([NOW_MS]), ends={0: NOW})
     assert [each.key is None for each in outcome.emissions] == [False, True, True]
 
 
-def test_marks_are_at_least_200_ms_apart() -> None:
+def test_marks_are_at_least_200_ms_apart(driver: Driver) -> None:
     """The clock moves on between them, and the next mark has it."""
-    driver = Driver()
     assert marks(driver.step(ends={0: NOW - 5}))
     driver.now += 0.15
     assert not marks(driver.step(ends={0: NOW - 4}))
@@ -259,9 +256,8 @@ def test_marks_are_at_least_200_ms_apart() -> None:
     assert marks(driver.step(ends={0: NOW - 3}))
 
 
-def test_before_the_end_the_median_of_the_newest_records_counts() -> None:
+def test_before_the_end_the_median_of_the_newest_records_counts(driver: Driver) -> None:
     """Four of ten producers some minutes ahead or behind do not move it, and one record is no majority."""
-    driver = Driver()
     past = [NOW_MS - 600_000 + each for each in range(100)]
     assert driver.mark(driver.read([NOW_MS])) == {}
     mixed = [each + (300_000, -300_000, 0, 0, 0)[number % 5] for number, each in enumerate(past)]
@@ -270,15 +266,13 @@ def test_before_the_end_the_median_of_the_newest_records_counts() -> None:
     assert found[0][1] is False
 
 
-def test_timestamps_in_the_future_are_no_progress() -> None:
+def test_timestamps_in_the_future_are_no_progress(driver: Driver) -> None:
     """A backlog of producers that are all ahead would be marked as read before it is."""
-    driver = Driver()
     assert driver.mark(driver.read([NOW_MS + 60_000 + each for each in range(100)])) == {}
     assert driver.mark(ends={0: NOW}) == {0: (0, True)}
 
 
-def test_a_mark_is_never_beyond_now() -> None:
-    driver = Driver()
+def test_a_mark_is_never_beyond_now(driver: Driver) -> None:
     driver.now += 1
     (mark, _) = marks(driver.step(ends={0: NOW + 100}))
     assert mark.marks[0].time_ms == NOW_MS + 1000
@@ -350,23 +344,20 @@ def test_a_source_that_is_away_for_a_moment_counts_on() -> None:
 # Aborts, restarts and rebalances.
 
 
-def test_an_abort_takes_marks_and_times_back() -> None:
-    driver = Driver()
+def test_an_abort_takes_marks_and_times_back(driver: Driver) -> None:
     assert marks(driver.step(driver.read([NOW_MS - 9] * 20), {0: NOW - 1}, commit=False))
     assert driver.agent.input_progress.note(SOURCE) == ""
     assert driver.mark() == {}
     assert driver.mark(driver.read([NOW_MS - 5_000] * 20)) == {0: (-5_000, False)}
 
 
-def test_an_aborted_mark_comes_again_at_once() -> None:
-    driver = Driver()
+def test_an_aborted_mark_comes_again_at_once(driver: Driver) -> None:
     driver.step(ends={0: NOW - 1}, commit=False)
     assert marks(driver.step(ends={0: NOW - 1}))
 
 
-def test_the_next_owner_goes_on_from_the_mark() -> None:
+def test_the_next_owner_goes_on_from_the_mark(driver: Driver) -> None:
     """It is committed with the offset, in the transaction that writes it."""
-    driver = Driver()
     driver.agent.input_progress.on_ends({SOURCE: NOW - 7})
     driver.agent.tick(NOW, (), 100)
     note = driver.agent.input_progress.note(SOURCE)

@@ -112,6 +112,11 @@ class Worker:
                 self.limit = rng.choice((1, 2, 1_000))
             idle = 0 if self.batch(most) else idle + 1
 
+    def restart(self, most: int) -> None:
+        """End the process, start another one and read all."""
+        self.kill()
+        self.run(most)
+
     def recreate(self, logs: Sequence[Sequence[Record]]) -> None:
         """Replace the topic by another one."""
         self.logs, self.topic_id = logs, self.topic_id + "+"
