@@ -240,7 +240,7 @@ def produce(
     partition: int = -1,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
-    """Append values (None is a tombstone) and return when the broker has them all; raise if it refuses one."""
+    """Append values (None is a tombstone) and return when the broker has them all; raise if it rejects one."""
     refused: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:

@@ -89,7 +89,7 @@ class Traffic:
         return found
 
     def dead_letters(self) -> list[tuple[int, Place]]:
-        """What was buried, likewise."""
+        """The dead letters, likewise."""
         found = []
         for message in read_to_end(self.bootstrap, f"{self.prefix}dead-letter"):
             said = dict(message.headers())

@@ -132,7 +132,7 @@ def metadata(traffic: Traffic, service: str = "evaluate", topic: str = "interact
 
 
 def healthy(traffic: Traffic) -> None:
-    """Wait until everything is settled: all is evaluated, once and in order, and nothing buried."""
+    """Wait until everything is settled: all is evaluated, once and in order, and nothing is a dead letter."""
     traffic.settled()
     assert [place for _, (_, place) in traffic.evaluations()] == list(range(traffic.published[0]))
     assert letters(traffic) == []

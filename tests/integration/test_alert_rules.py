@@ -274,7 +274,7 @@ def test_the_command_writes_rules_and_tests_that_hold(
     ],
     ids=["none", "on no metric"],
 )
-def test_slos_that_could_never_alert_are_refused(
+def test_slos_that_could_never_alert_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, told: str
 ) -> None:
     """Without an SLO, or with one on a metric that does not exist, the command writes nothing and says why."""

@@ -1,4 +1,4 @@
-"""Bad input on a real broker: poison and what the broker refuses end as dead letters, and nothing else does."""
+"""Bad input on a real broker: poison and what the broker rejects end as dead letters, and nothing else does."""
 
 import hashlib
 import random
@@ -101,10 +101,10 @@ def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: SharedBroke
     assert len(service.logged("started")) == 2, "no worker had to be started again"
     assert MARK not in (tmp_path / f"{prefix}log").read_text(), "logs hold no content"
 
-    evaluated, buried = evaluations(kafka, prefix), letters(kafka, prefix)
-    assert evaluated.keys() | buried.keys() == records.keys()
+    evaluated, dead = evaluations(kafka, prefix), letters(kafka, prefix)
+    assert evaluated.keys() | dead.keys() == records.keys()
     assert len(evaluated) == EVENTS - len(expected)
-    assert len(buried) == len(expected)
+    assert len(dead) == len(expected)
     for place, (evaluation, message) in evaluated.items():
         assert records[place].value() == event(event_id=evaluation["event_id"])
         assert message.key() == evaluation["event_id"].encode()
@@ -112,7 +112,7 @@ def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: SharedBroke
         assert headers["ce_id"] == f"{evaluation['event_id']}:scored".encode()
         assert headers["ce_type"] == b"ragweir.evaluation.scored.v1"
         assert headers["content-type"] == b"application/json"
-    for place, (letter, message) in buried.items():
+    for place, (letter, message) in dead.items():
         record = records[place]
         value = record.value()
         assert letter.error_class == expected[value]
@@ -127,13 +127,13 @@ def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: SharedBroke
             assert message.value() == value
             assert (letter.length, letter.sha256) == (None, None)
     assert_order([(place, message) for place, (_, message) in evaluated.items()])
-    assert_order([(place, message) for place, (_, message) in buried.items()])
+    assert_order([(place, message) for place, (_, message) in dead.items()])
 
 
-def test_an_output_that_the_broker_refuses_ends_as_a_dead_letter(
+def test_an_output_that_the_broker_rejects_ends_as_a_dead_letter(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
-    """A record whose evaluation is too large for its topic is buried as refused, and its neighbours are evaluated."""
+    """A record whose evaluation is too large for its topic is a dead letter; its neighbours are evaluated."""
     topics(kafka, prefix, **{"max.message.bytes": "30000"})
     noise = random.Random(7)
     large = {n: event(event_id=f"event-{n}", query=noise.randbytes(90_000).hex()) for n in (0, 33, 34, 59)}
@@ -141,9 +141,9 @@ def test_an_output_that_the_broker_refuses_ends_as_a_dead_letter(
     produce(kafka.bootstrap, f"{prefix}interactions", values, partition=0)
     with evaluating(kafka.bootstrap, prefix, tmp_path, RAGWEIR_OUTPUT__INCLUDE_TEXT="true") as service:
         all_settled(kafka, prefix)
-    buried = letters(kafka, prefix)
-    assert sorted(offset for _, offset in buried) == list(large)
-    for (_, offset), (letter, message) in buried.items():
+    dead = letters(kafka, prefix)
+    assert sorted(offset for _, offset in dead) == list(large)
+    for (_, offset), (letter, message) in dead.items():
         assert letter.error_class == "refused"
         assert letter.message.startswith("Kafka rejects the records made from it: ")
         assert message.value() == values[offset][:HEAD_BYTES]
@@ -162,10 +162,10 @@ class WrongClock(Producer):
         super().produce(topic, **record, timestamp=int(time.time() - 86_400) * 1_000 if late else 0)
 
 
-def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
+def test_a_timestamp_that_the_broker_rejects_ends_as_a_dead_letter(
     kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record whose evaluation bears a stamp that the topic refuses is buried, and its neighbours are evaluated."""
+    """A record whose evaluation bears a stamp that the topic rejects is a dead letter; its neighbours are evaluated."""
     monkeypatch.setattr(transactional_producer, "Producer", WrongClock)
     topics(kafka, prefix, **{"message.timestamp.before.max.ms": "60000"})
     late = (3, 4, 11)
@@ -186,9 +186,9 @@ def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
     finally:
         stop.set()
         worker.join()
-    buried = letters(kafka, prefix)
-    assert sorted(offset for _, offset in buried) == list(late)
-    for (_, offset), (letter, message) in buried.items():
+    dead = letters(kafka, prefix)
+    assert sorted(offset for _, offset in dead) == list(late)
+    for (_, offset), (letter, message) in dead.items():
         assert letter.error_class == "refused"
         assert "timestamp" in letter.message
         assert message.value() == values[offset]
@@ -197,7 +197,7 @@ def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
 
 
 def test_a_topic_that_is_gone_condemns_no_record(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
-    """While the evaluations topic is away no event is buried or passed over; once it is back all are evaluated."""
+    """While the evaluations topic is away no event is a dead letter or passed over; then all are evaluated."""
     topics(kafka, prefix)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     topic = f"{prefix}evaluations"

@@ -190,7 +190,7 @@ def test_score_reads_standard_input_and_writes_a_file(tmp_path: Path) -> None:
 
 
 def test_score_of_a_line_without_end_keeps_memory_bounded(tmp_path: Path) -> None:
-    """A line of 1.5 GB is refused by its size in a process that may have only 1 GB of memory."""
+    """A line of 1.5 GB is rejected by its size in a process that may have only 1 GB of memory."""
     file = tmp_path / "huge.jsonl"
     with file.open("wb") as sparse:
         sparse.write(event() + b"\n")
@@ -259,7 +259,7 @@ def test_metrics_shows_them_all_and_each_in_full() -> None:
 
 
 def test_topics_are_created_once_and_never_shrunk_to(kafka: SharedBroker, prefix: str) -> None:
-    """`topics create` makes what is missing, leaves what is there, and refuses partitions that would move keys."""
+    """`topics create` makes what is missing, leaves what is there, and rejects partitions that would move keys."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "topics")
     missing = ragweir(*shared, "show")
     assert missing.returncode == 0

@@ -91,14 +91,14 @@ def test_what_is_odd_is_told_in_one_sentence(line: str, sentence: str, status: i
     assert done.stdout == b""
 
 
-def test_a_file_that_was_refused_leaves_its_output_alone(folder: Path) -> None:
-    """`--out` on the input itself is refused before anything is opened: all of the input is still there."""
+def test_a_file_that_was_rejected_leaves_its_output_alone(folder: Path) -> None:
+    """`--out` on the input itself is rejected before anything is opened: all of the input is still there."""
     before = (folder / "good.jsonl").read_bytes()
     assert ragweir("score", "good.jsonl", "--out", "good.jsonl", folder=folder).returncode == 2
     assert (folder / "good.jsonl").read_bytes() == before
 
 
-def test_a_replay_of_another_format_is_refused_before_it_has_topics(
+def test_a_replay_of_another_format_is_rejected_before_it_has_topics(
     kafka: SharedBroker, prefix: str, folder: Path
 ) -> None:
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)

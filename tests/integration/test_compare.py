@@ -379,7 +379,7 @@ def test_catalogue_versions_that_differ_are_told(tmp_path: Path, versions: tuple
         b"",
     ],
 )
-def test_what_is_no_evaluation_is_refused(tmp_path: Path, text: bytes) -> None:
+def test_what_is_no_evaluation_is_rejected(tmp_path: Path, text: bytes) -> None:
     """In one sentence that quotes nothing."""
     file = tmp_path / "a.jsonl"
     file.write_bytes(text)

@@ -1,4 +1,4 @@
-"""Reaching Kafka: waiting for a broker that is away, and TLS, SASL and OAuth passed through, refused when wrong."""
+"""Reaching Kafka: waiting for a broker that is away, and TLS, SASL and OAuth passed through, rejected when wrong."""
 
 import json
 import subprocess
@@ -127,7 +127,7 @@ def test_what_is_right_connects(guarded: Guarded, listener: str, client: dict[st
 
 
 @pytest.mark.parametrize("cases", [WRONG[::2], pytest.param(WRONG[1::2], marks=pytest.mark.long)], ids=["half", "rest"])
-def test_what_is_wrong_is_refused_in_one_sentence(
+def test_what_is_wrong_is_rejected_in_one_sentence(
     guarded: Guarded, cases: Sequence[tuple[str, str, dict[str, str], str, str]]
 ) -> None:
     """Each wrong setting is one sentence with an exit status, from a command as from doctor, and tells no secret."""
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_refused_in_one_sentence(
             assert expected in told(result), what
 
 
-def test_a_worker_does_not_go_on_asking_where_it_is_refused(guarded: Guarded) -> None:
+def test_a_worker_does_not_go_on_asking_where_it_is_rejected(guarded: Guarded) -> None:
     """A worker that waiting would not help ends with the status that keeps it from being restarted."""
     for client, oauth in ((PLAIN | {"sasl.password": f"{SECRET}-not"}, ""), (OAUTH, "sign_in:nothing")):
         shared = ("--bootstrap-servers", guarded.sasl)
@@ -164,7 +164,7 @@ def test_a_worker_does_not_go_on_asking_where_it_is_refused(guarded: Guarded) ->
 
 
 def test_a_missing_permission_condemns_no_record(guarded: Guarded, prefix: str, tmp_path: Path) -> None:
-    """While a worker may not write evaluations it buries nothing; once it may, every event is evaluated."""
+    """While a worker may not write evaluations it writes no dead letter; once it may, every event is evaluated."""
     for name in ("interactions", "redrive", "evaluations", "dead-letter"):
         create_topic(guarded.plain, prefix + name)
     admin = AdminClient({"bootstrap.servers": guarded.plain, "log_level": 0})

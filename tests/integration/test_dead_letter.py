@@ -1,4 +1,4 @@
-"""`ragweir dead-letter` on a real broker: refused records looked at safely, and sent again exactly once after a fix."""
+"""`ragweir dead-letter` on a real broker: rejected records looked at safely, and sent again once after a fix."""
 
 import re
 import signal
@@ -67,8 +67,8 @@ def put(kafka: SharedBroker, topic: str, records: Iterable[tuple[bytes | None, b
     assert producer.flush(30) == 0
 
 
-def bury(kafka: SharedBroker, prefix: str, values: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Have the evaluate agent refuse these (key, value), without a service, and write its dead letters."""
+def write_letters_of(kafka: SharedBroker, prefix: str, values: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Have the evaluate agent reject these (key, value), without a service, and write its dead letters."""
     agent = EvaluateAgent(EvaluateConfig(Catalogue([])))
     records = [
         Record(f"{prefix}interactions", 0, offset, key, value, SENT_MS + offset)
@@ -172,7 +172,7 @@ def test_an_input_topics_own_map_is_used_without_being_asked_for(
 ) -> None:
     """The redrive topic is read as ours, so what came from a foreign topic goes through the map in the settings."""
     topics(kafka, prefix)
-    bury(kafka, prefix, [(b"1", foreign(1))])
+    write_letters_of(kafka, prefix, [(b"1", foreign(1))])
     assert dead_letter(kafka, prefix, "redrive").startswith("0 sent")
     other = {"RAGWEIR_INPUT__MAP": str(mapped(tmp_path)), "RAGWEIR_INPUT__TOPIC": "another"}
     assert dead_letter(kafka, prefix, "redrive", **other).startswith("0 sent")
@@ -182,7 +182,7 @@ def test_an_input_topics_own_map_is_used_without_being_asked_for(
 
 
 def test_what_is_left_is_sent_later_and_nothing_twice(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
-    """Letters of other classes, and those still refused, stay for a later redrive, in whatever order they stand."""
+    """Letters of other classes, and those still rejected, stay for a later redrive, in whatever order they stand."""
     topics(kafka, prefix)
     values = [
         (
@@ -191,7 +191,7 @@ def test_what_is_left_is_sent_later_and_nothing_twice(kafka: SharedBroker, prefi
         )
         for number in range(300)
     ]
-    bury(kafka, prefix, values)
+    write_letters_of(kafka, prefix, values)
     waiting = {key for key, value in values if b"answer" in (value or b"")}
     assert dead_letter(kafka, prefix, "redrive", "--class", "invalid").startswith("0 sent")
     wrong = dead_letter(kafka, prefix, "redrive", "--class", "not_json", "--map", mapped(tmp_path))
@@ -200,7 +200,7 @@ def test_what_is_left_is_sent_later_and_nothing_twice(kafka: SharedBroker, prefi
     assert done.startswith("200 sent")
     assert Counter(message.key() for message in redriven(kafka, prefix)) == Counter(waiting)
     assert dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path)).startswith("0 sent")
-    bury(kafka, prefix, [(b"new", foreign(1_000))])
+    write_letters_of(kafka, prefix, [(b"new", foreign(1_000))])
     assert dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path)).startswith("1 sent")
     assert Counter(message.key() for message in redriven(kafka, prefix)) == Counter(waiting | {b"new"})
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_noted_is_not_passed(
     """Where no more letters can be noted as left, a partition is read no further, and nothing of it is lost."""
     topics(kafka, prefix)
     values = [(f"{number}".encode(), b"{" if number * number % 7 < 3 else foreign(number)) for number in range(300)]
-    bury(kafka, prefix, values)
+    write_letters_of(kafka, prefix, values)
     monkeypatch.setattr(redriving, "_METADATA_CHARACTERS", 30)
     monkeypatch.setattr(redriving, "_BATCH_LETTERS", 10)
     redrive = Redrive(load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}}))
@@ -275,7 +275,7 @@ def hurt(
 def test_kills_neither_lose_nor_double(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """SIGKILL before and after commits, time and again: in the end each letter was sent once."""
     topics(kafka, prefix)
-    bury(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(400)])
+    write_letters_of(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(400)])
     for moment, turn in (("before", 1), ("before", 3), ("after", 2), ("after", 1), ("before", 2)):
         process = hurt(kafka, prefix, moment, turn, "SIGKILL", "--map", mapped(tmp_path))
         process.communicate(timeout=60)
@@ -292,7 +292,7 @@ def test_kills_neither_lose_nor_double(kafka: SharedBroker, prefix: str, tmp_pat
 def test_two_redrives_at_once_send_nothing_twice(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """One that is overtaken by another commits nothing more, and says so in a sentence."""
     topics(kafka, prefix)
-    bury(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(100)])
+    write_letters_of(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(100)])
     first = hurt(kafka, prefix, "before", 2, "SIGSTOP", "--map", mapped(tmp_path))
     try:
         eventually(
@@ -344,7 +344,7 @@ def test_hostile_bytes_are_shown_safely(kafka: SharedBroker, prefix: str) -> Non
 def test_show_bounds_what_is_shown(kafka: SharedBroker, prefix: str) -> None:
     """It shows the newest letters, as many as asked for, of one class."""
     topics(kafka, prefix)
-    bury(kafka, prefix, [(f"{number}".encode(), b"{" if number % 2 else b"{}") for number in range(50)])
+    write_letters_of(kafka, prefix, [(f"{number}".encode(), b"{" if number % 2 else b"{}") for number in range(50)])
     printed = dead_letter(kafka, prefix, "show", "--limit", "3", "--class", "not_json")
     assert re.findall(rf"read at +{re.escape(prefix)}interactions/0/(\d+), ", printed) == sorted(
         re.findall(r"key +(\d+)", printed), key=int

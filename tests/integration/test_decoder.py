@@ -323,7 +323,7 @@ def test_the_second_of_one_id_in_a_record_is_a_duplicate_and_the_first_never_of_
     assert evaluated(other.handle([one])) == [(7, 0, "a"), (7, 1, "b")]
 
 
-def test_every_event_of_a_record_that_the_broker_refuses_still_occurred() -> None:
+def test_every_event_of_a_record_that_the_broker_rejects_still_occurred() -> None:
     own = agent(HORIZON)
     own.dead_letter(record(7, "a", None, "b"), "too large")
     own.on_commit()

@@ -140,7 +140,7 @@ def test_every_field_of_the_contract_is_in_some_sample() -> None:
 
 
 def test_every_sample_is_evaluated_with_scores() -> None:
-    """No sample is refused, makes a metric raise or goes without scores, and event ids do not repeat."""
+    """No sample is rejected, makes a metric raise or goes without scores, and event ids do not repeat."""
     count = 2 * len(samples())
     found = evaluations(count)
     assert len({evaluation.event_id for evaluation in found}) == count
@@ -189,7 +189,7 @@ def test_the_drill_is_grounded_until_v2_drops() -> None:
             assert slo.is_good(score) == good, event.labels["sample"]
 
 
-def test_each_unreadable_record_is_refused_as_it_says() -> None:
+def test_each_unreadable_record_is_rejected_as_it_says() -> None:
     """The records that are to become dead letters do, each with its class."""
     found = list(evaluate([each.value for each in UNREADABLE]))
     assert [letter.error_class for letter in found if isinstance(letter, DeadLetter)] == [

@@ -426,7 +426,7 @@ def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
 
 
 def test_what_compose_copies_into_containers_goes_into_none_that_is_read_only() -> None:
-    """Docker Compose writes such a file into the container's own file system, and refuses where it may not."""
+    """Docker Compose writes such a file into the container's own file system, and rejects where it may not."""
     for name, service in COMPOSE["services"].items():
         assert not (service.get("read_only") and service.get("configs")), name
 

@@ -112,7 +112,7 @@ def test_an_id_counts_up_to_the_horizon_and_on_its_own_partition_only() -> None:
     assert [bool(each) for each in found] == [True, False, True, True, True]
 
 
-def test_a_record_that_is_refused_by_the_broker_still_occurred() -> None:
+def test_a_record_that_is_rejected_by_the_broker_still_occurred() -> None:
     own = agent()
     own.dead_letter(Record(*PLACE, 0, None, event("a"), None), "too large")
     own.on_commit()

@@ -59,7 +59,7 @@ def test_topics_with_the_same_fault_share_a_sentence() -> None:
 
 
 def test_one_broker_is_a_risk_and_no_fault() -> None:
-    """A development machine cannot do better, but with a setting that refuses every write."""
+    """A development machine cannot do better, but with a setting that rejects every write."""
     alone = Durability("t", replicas=1, min_isr=1, unclean=True)
     told = "there is one broker, with which everything is lost: fine for development only"
     assert verdict([alone], brokers=1) == DurabilityVerdict((), (told,))

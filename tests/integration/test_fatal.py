@@ -1,4 +1,4 @@
-"""Records on which a process dies, on a real Kafka: each is buried alone, and its neighbours are evaluated."""
+"""Records on which a process dies, on a real Kafka: each is a dead letter alone, and its neighbours are evaluated."""
 
 import signal
 
@@ -72,7 +72,7 @@ def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluat
 def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
-    """After so many deaths it is refused, in one sentence that names the records and what to do; which then helps."""
+    """After so many deaths it is rejected, in one sentence that names the records and what to do; which then helps."""
     traffic = evaluations_to_sum(kafka, prefix, start, {0: "abort"})
     topic, group = f"{prefix}evaluations", f"{prefix}aggregate"
     for life in range(MAX_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""Kills, stalls and watchdogs while suspected records are tried: nothing healthy is buried or lost."""
+"""Kills, stalls and watchdogs while suspected records are tried: nothing healthy becomes a dead letter or is lost."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def start(services: Services) -> Start:
 
 @pytest.mark.heavy
 def test_a_supervisor_finds_the_record_that_stops_workers(single: Traffic, start: Start) -> None:
-    """A record whose evaluation never ends, and lets nothing else run: killed after the stall, found, buried alone."""
+    """A record whose evaluation never ends, and lets nothing else run: killed after the stall, then a dead letter."""
     publish(single, {7: "regex", 8: "abort", 30: "segv"})
     service = start(single, "--workers", "1")
     single.settled()
@@ -58,7 +58,7 @@ def test_kills_bury_nothing(single: Traffic, start: Start) -> None:
 
 @pytest.mark.long
 def test_a_record_whose_trials_are_killed_is_waited_for(single: Traffic, start: Start, tmp_path: Path) -> None:
-    """As where the kernel kills, for want of memory: the worker leaves, and buries and passes over nothing."""
+    """As where the kernel kills, for want of memory: the worker leaves, without a dead letter or a gap."""
     publish(single, {20: "kill"})
     harmful = tmp_path / "harmful"
     harmful.touch()
@@ -99,7 +99,9 @@ def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, sta
 
 
 @pytest.mark.long
-def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(single: Traffic, start: Start) -> None:
+def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_writes_no_dead_letter(
+    single: Traffic, start: Start
+) -> None:
     """SIGSTOP with records in hand: the supervisor ends the worker after the stall, and the next one goes on."""
     publish(single, dict.fromkeys(range(51), "nap"))
     service = start(single, "--workers", "1")

@@ -324,7 +324,7 @@ def test_records_of_partitions_given_up_or_had_already_are_dropped(single: Traff
     assert not offsets.accept(records[2])
 
 
-def test_an_offset_beyond_the_end_is_refused(prefix: str, single: Traffic, start: Start) -> None:
+def test_an_offset_beyond_the_end_is_rejected(prefix: str, single: Traffic, start: Start) -> None:
     """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
     single.publish(3)
     set_offset(single.bootstrap, f"{prefix}evaluate", single.topic, 0, 20)

@@ -192,7 +192,7 @@ def test_every_runtime_gives_the_same_bytes(kafka: SharedBroker, prefix: str, tm
 
 
 def must_be_whole(traffic: Traffic, what: str) -> None:
-    """Every event was evaluated and all poison buried, once or more; prints how often more."""
+    """Every event was evaluated and all poison is a dead letter, once or more; prints how often more."""
     wanted = {(partition, offset) for partition, end in traffic.published.items() for offset in range(end)}
     poison = {place for place in wanted if traffic._poison(place[1])}
     for name, found, expected in (
@@ -206,7 +206,7 @@ def must_be_whole(traffic: Traffic, what: str) -> None:
 
 @pytest.mark.heavy
 def test_killed_workers_lose_nothing(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
-    """With each of two workers killed in the middle, all events are evaluated and all poison buried, once or more."""
+    """With each of two workers killed in the middle, all is evaluated and all poison dead letters, once or more."""
     traffic, group = Traffic(kafka.bootstrap, prefix), f"{prefix}evaluate-faust"
     traffic.publish(150)
     with evaluating(kafka.bootstrap, prefix, tmp_path, "--runtime", "faust", workers=2, **PLAIN) as service:
@@ -243,8 +243,10 @@ def test_what_is_not_finished_is_read_again(kafka: SharedBroker, prefix: str, tm
     must_be_whole(traffic, "one raised, one stopped")
 
 
-def test_a_worker_tells_how_it_is_and_buries_what_is_refused(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
-    """`faust -A` says what it guarantees, shows telemetry, and what the broker refuses for its size is buried."""
+def test_a_worker_tells_how_it_is_and_makes_dead_letters_of_what_is_rejected(
+    kafka: SharedBroker, prefix: str, tmp_path: Path
+) -> None:
+    """`faust -A` names its guarantee, shows telemetry, and what the broker rejects for its size is a dead letter."""
     for name in ("interactions", "redrive", "dead-letter"):
         create_topic(kafka.bootstrap, f"{prefix}{name}", 1, LARGE)
     create_topic(kafka.bootstrap, f"{prefix}evaluations", 1, {"max.message.bytes": "30000"})
@@ -258,14 +260,14 @@ def test_a_worker_tells_how_it_is_and_buries_what_is_refused(kafka: SharedBroker
         assert service.sample('ragweir_evaluations_total{stage="scored"}') == 2
         assert service.sample('ragweir_dead_letters_total{error_class="refused"}') == 1
         assert service.logged("started")[0]["guarantee"].startswith("at least once")
-    (buried,) = read_to_end(kafka.bootstrap, f"{prefix}dead-letter")
-    assert DeadLetter.from_headers(buried.headers()).error_class == "refused"
-    assert buried.value() == large[:HEAD_BYTES]
+    (letter,) = read_to_end(kafka.bootstrap, f"{prefix}dead-letter")
+    assert DeadLetter.from_headers(letter.headers()).error_class == "refused"
+    assert letter.value() == large[:HEAD_BYTES]
     evaluated = [message.key() for message in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
     assert evaluated == [b"before", b"after"]
 
 
-def test_exactly_once_is_refused_with_its_reason(prefix: str, tmp_path: Path) -> None:
+def test_exactly_once_is_rejected_with_its_reason(prefix: str, tmp_path: Path) -> None:
     """Asked for exactly_once, neither command starts, and one sentence says why."""
     asked = {"PROCESSING_GUARANTEE": "exactly_once"}
     line = told(ragweir("evaluate", "--runtime", "faust", **asked))
@@ -304,7 +306,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
         ({"client": {"security.protocol": "bogus"}}, "bogus"),
     ],
 )
-def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, Any], told_of: str) -> None:
+def test_what_has_no_counterpart_is_rejected_by_name(kafka_settings: dict[str, Any], told_of: str) -> None:
     """A property that Faust cannot be given is never passed over in silence."""
     from ragweir.streams.services.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 

@@ -166,7 +166,7 @@ def test_telemetry_shows_open_traces_and_the_clock(kafka: SharedBroker, prefix: 
     assert worker.sample("ragweir_assemble_late_spans_total") > 0
 
 
-def test_an_interaction_that_kafka_refuses_is_a_dead_letter_and_all_others_are_written(
+def test_an_interaction_that_kafka_rejects_is_a_dead_letter_and_all_others_are_written(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """The topic takes less than join assumes, and 40 traces are due at once: only the large one is not written."""

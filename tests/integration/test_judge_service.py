@@ -168,7 +168,7 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
         assert service.stop() == 0
 
 
-def test_a_result_that_kafka_refuses_becomes_a_dead_letter_and_all_others_are_judged(
+def test_a_result_that_kafka_rejects_becomes_a_dead_letter_and_all_others_are_judged(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Of `evaluations` with small records, one judged evaluation is too large: it is paid for, and settled once."""
@@ -407,7 +407,7 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(requests: Requests, s
         ({"judge__base_url": ""}, "judge.base_url"),
     ],
 )
-def test_settings_that_cannot_be_kept_are_refused_at_the_start(
+def test_settings_that_cannot_be_kept_are_rejected_at_the_start(
     requests: Requests, settings: dict[str, Any], said: str
 ) -> None:
     given = environment(requests, "http://127.0.0.1:9/v1", **settings)

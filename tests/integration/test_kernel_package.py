@@ -23,7 +23,7 @@ def _toml(path: Path) -> dict[str, dict[str, object]]:
 
 
 def test_the_kernel_has_ragweirs_version_everywhere() -> None:
-    """A kernel of another version is refused when it is loaded, so that the extra names this one."""
+    """A kernel of another version is rejected when it is loaded, so that the extra names this one."""
     project = _toml(ROOT / "pyproject.toml")["project"]
     version = project["version"]
     assert _toml(KERNEL / "pyproject.toml")["project"]["version"] == version

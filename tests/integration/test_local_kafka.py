@@ -107,7 +107,7 @@ def test_transactions_work_and_read_to_end_shows_committed_records_only(kafka: S
 
 
 def test_a_topic_is_never_created_by_writing_to_it(kafka: SharedBroker, prefix: str) -> None:
-    """A record for a misspelt topic is refused, and there is no such topic afterwards."""
+    """A record for a misspelt topic is rejected, and there is no such topic afterwards."""
     refused: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "topic.metadata.propagation.max.ms": 1000})
     producer.produce(f"{prefix}misspelt", b"x", on_delivery=lambda error, _: refused.append(error))
@@ -192,7 +192,7 @@ def test_a_broker_that_dies_is_quoted() -> None:
         pass
 
 
-def test_a_property_that_kafka_refuses_is_quoted() -> None:
+def test_a_property_that_kafka_rejects_is_quoted() -> None:
     """A wrong property is named in the error."""
     with (
         pytest.raises(LocalServerError, match=r"could not format(?s:.*)num\.partitions"),
@@ -202,7 +202,7 @@ def test_a_property_that_kafka_refuses_is_quoted() -> None:
 
 
 def test_a_port_in_use_is_named() -> None:
-    """A port that somebody listens on is refused by number, before anything is started."""
+    """A port that somebody listens on is rejected by number, before anything is started."""
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
         refused = pytest.raises(LocalServerError, match=f"^Kafka cannot listen on 127.0.0.1:{port}: Address already")

@@ -71,11 +71,11 @@ def test_links_are_followed_and_their_own_folder_counts(tmp_path: Path) -> None:
 
 
 def refused(path: Path) -> str:
-    """The one sentence by which a path is refused."""
+    """The one sentence by which a path is rejected."""
     return f"chmod o-w {path}$"
 
 
-def test_a_settings_file_that_everybody_may_change_is_refused(tmp_path: Path) -> None:
+def test_a_settings_file_that_everybody_may_change_is_rejected(tmp_path: Path) -> None:
     file = made(tmp_path / "ragweir.toml", text="[topics]\npartitions = 3")
     assert load().topics.partitions == load(file).topics.partitions == 3
     file.chmod(0o666)
@@ -90,7 +90,7 @@ def test_a_settings_file_that_everybody_may_change_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("open_", ["file", "folder"])
-def test_files_that_the_settings_name_are_refused_likewise(open_: str, tmp_path: Path) -> None:
+def test_files_that_the_settings_name_are_rejected_likewise(open_: str, tmp_path: Path) -> None:
     modes = (0o666, 0o755) if open_ == "file" else (0o644, 0o777)
     map_ = made(tmp_path / "map" / "map.toml", *modes, text='query = "q"\nresponse = "r"\nevent_id = "i"')
     key = made(tmp_path / "secret" / "key", *modes, text="k")
@@ -108,7 +108,7 @@ def test_files_that_the_settings_name_are_refused_likewise(open_: str, tmp_path:
         load(None, settings)
 
 
-def test_a_module_that_everybody_may_change_is_refused_before_it_runs(tmp_path: Path) -> None:
+def test_a_module_that_everybody_may_change_is_rejected_before_it_runs(tmp_path: Path) -> None:
     """Also by its compiled form, its package, or a package around it, which would run first."""
     proof = tmp_path / "it ran"
     text = f"open({str(proof)!r}, 'w').close()\ndef hook(text): return text"
@@ -141,7 +141,7 @@ AS_ROOT = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="on
 
 
 def of_another(path: Path) -> str:
-    """The beginning and end of the sentence by which a path of another user is refused."""
+    """The beginning and end of the sentence by which a path of another user is rejected."""
     return f"the user {user_name(NOBODY)} owns {path}.*: chown {user_name(os.geteuid())} {path}, "
 
 
@@ -161,7 +161,7 @@ def test_what_another_user_owns_is_found(which: str, tmp_path: Path) -> None:
 
 
 @AS_ROOT
-def test_a_settings_file_of_another_user_is_refused_in_a_sticky_folder(
+def test_a_settings_file_of_another_user_is_rejected_in_a_sticky_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its owner and by the owner of its folder; root's own file there is read."""
@@ -181,7 +181,7 @@ def test_a_settings_file_of_another_user_is_refused_in_a_sticky_folder(
 
 @AS_ROOT
 @pytest.mark.parametrize("of", ["map", "key", "pack", "hook", "oauth", "metrics"])
-def test_what_the_settings_name_is_refused_if_another_user_owns_it(of: str, tmp_path: Path) -> None:
+def test_what_the_settings_name_is_rejected_if_another_user_owns_it(of: str, tmp_path: Path) -> None:
     places = {"map": "map.toml", "key": "key", "pack": "packs/p.toml"}
     named = made(tmp_path / places.get(of, f"{of}_of_another.py"), text="raise SystemExit('it ran')")
     os.chown(named, NOBODY, NOBODY)
@@ -199,7 +199,7 @@ def test_what_the_settings_name_is_refused_if_another_user_owns_it(of: str, tmp_
 
 
 @AS_ROOT
-def test_a_module_is_refused_in_a_folder_of_another_user(tmp_path: Path) -> None:
+def test_a_module_is_rejected_in_a_folder_of_another_user(tmp_path: Path) -> None:
     """Even root's own: the folder's owner may replace it, or add a package of the same name."""
     made(tmp_path / "module_of_root.py", text="def hook(text): return text")
     os.chown(tmp_path, NOBODY, NOBODY)

@@ -114,7 +114,7 @@ def write(file: Path, rows: Iterable[Line]) -> Path:
 
 
 def run(*arguments: str | Path, shared: Sequence[str | Path] = ()) -> None:
-    """The command within this process; raises what it refuses."""
+    """The command within this process; raises what it rejects."""
     app([*map(str, shared), "slo", "rehearse", *map(str, arguments)], standalone_mode=False)
 
 

@@ -220,11 +220,11 @@ def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) ->
     duckdb.sql(f"copy (select * from read_json('{good}', format='newline_delimited')) to '{rows}' (format parquet)")
     ids, dead = past.expected
     framed = {"RAGWEIR_INPUT__FORMAT": "avro", "RAGWEIR_REGISTRY__URL": "http://127.0.0.1:9"}
-    for run, file, buried, live in (("lines", lines, dead + 1, {}), ("rows", rows, 0, framed)):
+    for run, file, letters, live in (("lines", lines, dead + 1, {}), ("rows", rows, 0, framed)):
         done = past.replay(file, "--run-id", run, **live)
         assert done.returncode == 0
         shown = f"--prefix {past.prefix}run.{run}. dead-letter show"
-        assert (f"; {buried} dead letters, and `ragweir {shown}`" in done.stderr.decode()) == bool(buried)
+        assert (f"; {letters} dead letters, and `ragweir {shown}`" in done.stderr.decode()) == bool(letters)
     assert b"not_json" in ragweir(*past.shared, "--prefix", f"{past.prefix}run.lines.", "dead-letter", "show").stdout
     assert [json.loads(each)["event_id"] for each in past.canonical("topic")] == sorted(ids)
     assert past.canonical("lines") == past.canonical("rows") == past.canonical("topic")

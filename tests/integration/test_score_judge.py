@@ -205,7 +205,7 @@ REFUSED = (
 @pytest.mark.parametrize(
     ("options", "settings", "status", "sentence"), [case[1:] for case in REFUSED], ids=lambda _: ""
 )
-def test_an_endpoint_that_cannot_be_used_is_refused_at_the_start(
+def test_an_endpoint_that_cannot_be_used_is_rejected_at_the_start(
     file: Path, tmp_path: Path, options: dict[str, Any], settings: dict[str, Any], status: int, sentence: str
 ) -> None:
     """One sentence, before anything is written or scored: nobody waits for what waiting does not mend."""

@@ -281,7 +281,7 @@ def test_a_long_text_is_read_to_its_end_in_windows(local: LocalEmbedder) -> None
     assert by_token[0].shape == (2 * WINDOW_TOKENS + 1, 384)
 
 
-def test_absurd_sizes_are_refused(local: LocalEmbedder) -> None:
+def test_absurd_sizes_are_rejected(local: LocalEmbedder) -> None:
     """A megabyte of text, or more token vectors than memory is meant for: Null, at once."""
     assert isinstance(local.embed(Embed(("short", "a " * (MODEL_CHARACTERS // 2 + 1)))), Null)
     assert isinstance(

@@ -366,7 +366,7 @@ def test_a_schema_that_it_does_not_know_is_answered_validly(judge: SimulatedJudg
 
 
 @pytest.mark.parametrize("schema", [{"$ref": "#/nowhere"}, {"$ref": "#"}, {"type": "elephant"}, {"enum": 3}])
-def test_a_schema_that_nothing_can_fulfil_is_refused(judge: SimulatedJudge, schema: dict[str, Any]) -> None:
+def test_a_schema_that_nothing_can_fulfil_is_rejected(judge: SimulatedJudge, schema: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError, match="schema"):
         asked(client(judge), replace(rubric(), name="odd", schema=schema))
 
@@ -403,7 +403,7 @@ def test_vectors_come_as_numbers_or_packed_and_as_long_as_is_asked_for(judge: Si
 
 
 @pytest.mark.parametrize("wrong", [{"input": ""}, {"input": []}, {"input": [[1, 2]]}, {"input": "a", "dimensions": 0}])
-def test_what_has_no_vector_is_refused(judge: SimulatedJudge, wrong: dict[str, Any]) -> None:
+def test_what_has_no_vector_is_rejected(judge: SimulatedJudge, wrong: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError):
         client(judge).embeddings.create(model="any", **wrong)
 
@@ -569,7 +569,7 @@ def test_faults_have_their_shares_and_latency_its_median() -> None:
         ({"requests": 0}, "requests"),
     ],
 )
-def test_wrong_faults_are_refused_in_one_sentence_and_change_nothing(
+def test_wrong_faults_are_rejected_in_one_sentence_and_change_nothing(
     judge: SimulatedJudge, wrong: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(WrongFaults, match=said):
@@ -631,7 +631,7 @@ def test_faults_are_set_over_http_while_it_runs_and_begin_from_what_it_was_start
             assert caught.value.status_code == status
 
 
-def test_a_wrong_key_and_an_unknown_model_are_refused() -> None:
+def test_a_wrong_key_and_an_unknown_model_are_rejected() -> None:
     """By every endpoint, those for tests included; the right ones are served."""
     with simulated_judge(key="sk-right", models=("gpt-small", "gpt-large")) as judge:
         right, wrong = client(judge, "sk-right"), client(judge, "sk-wrong")
@@ -652,7 +652,7 @@ def test_a_wrong_key_and_an_unknown_model_are_refused() -> None:
         assert [call["status"] for call in admin(judge, "calls", key="sk-right")["calls"]] == [404, 200]
 
 
-def test_endpoints_that_lack_structured_outputs_or_json_mode_refuse_them() -> None:
+def test_endpoints_that_lack_structured_outputs_or_json_mode_reject_them() -> None:
     with simulated_judge(structured_outputs=False, json_mode=False) as judge:
         using = client(judge)
         for mode in ("json_schema", "json_object"):
@@ -679,7 +679,7 @@ def test_endpoints_that_lack_structured_outputs_or_json_mode_refuse_them() -> No
         b'{"model": "a", "messages": [], "stream": true}',
     ],
 )
-def test_what_is_no_request_is_refused_in_the_usual_shape(body: bytes) -> None:
+def test_what_is_no_request_is_rejected_in_the_usual_shape(body: bytes) -> None:
     endpoint = Endpoint(JudgeOptions(), Faults(), now=0)
     reply = endpoint.respond(Request("POST", "/v1/chat/completions", {}, body), now=0)
     assert reply.status == 400
@@ -737,7 +737,7 @@ def test_a_connection_is_kept_and_closed_when_the_client_says_so(judge: Simulate
         (b"POST /v1/embeddings HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc", None),
     ],
 )
-def test_what_is_no_http_is_refused_or_dropped(judge: SimulatedJudge, sent: bytes, status: int | None) -> None:
+def test_what_is_no_http_is_rejected_or_dropped(judge: SimulatedJudge, sent: bytes, status: int | None) -> None:
     """And the next client is served."""
     host, port = judge.base_url.split("/")[2].split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:

@@ -120,7 +120,7 @@ def must_agree(kafka: SharedBroker, prefix: str, lines: list[bytes], refused: in
 
 
 def test_a_sample_of_every_kind_goes_three_ways(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
-    """Every kind of input, refused ones among them, gives the same evaluations by each way, byte for byte."""
+    """Every kind of input, rejected ones among them, gives the same evaluations by each way, byte for byte."""
     lines = [orjson.dumps(event) for event in SAMPLE] + list(REFUSED)
     must_agree(kafka, prefix, lines, len(REFUSED), tmp_path)
 

@@ -243,8 +243,8 @@ def test_what_is_no_window_is_counted(kafka: SharedBroker, prefix: str) -> None:
     assert left_out == {"unreadable": 6, "other_size": 1}
 
 
-def test_windows_of_other_sizes_are_refused(kafka: SharedBroker, prefix: str) -> None:
-    """A topic that was written with another base size is refused in a sentence; one without windows has none."""
+def test_windows_of_other_sizes_are_rejected(kafka: SharedBroker, prefix: str) -> None:
+    """A topic that was written with another base size is rejected in a sentence; one without windows has none."""
     publish(kafka, prefix, topic_of(evaluations(5, 30), 6))
     with pytest.raises(PermanentError, match=r"are not of 30s; set windows\.sizes"):
         list(windows(settings(kafka, sizes=("30s", "1m")), prefix, Watched()))

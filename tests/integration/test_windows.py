@@ -401,7 +401,7 @@ def test_a_restore_waits_for_what_is_written_and_not_yet_stable(prefix: str, of:
 
 
 @pytest.mark.parametrize("what", ["offset", "group", "windows"])
-def test_state_that_does_not_fit_the_offsets_is_refused(of: Evaluations, start: Start, what: str) -> None:
+def test_state_that_does_not_fit_the_offsets_is_rejected(of: Evaluations, start: Start, what: str) -> None:
     """Offsets that were set, a group that was deleted, windows that were emptied: exit status and one sentence."""
     publish_minute(of, 100)
     first = start(of, "--slot", "0")
@@ -444,7 +444,7 @@ def test_an_older_offset_is_asked_for_again(of: Evaluations, start: Start) -> No
     assert len(again.logged("does not fit the state", partition=0)) == 2
 
 
-def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(
+def test_fewer_partitions_of_windows_than_of_evaluations_are_rejected(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Each partition of the evaluations needs its own of the windows."""

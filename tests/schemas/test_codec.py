@@ -86,7 +86,7 @@ def test_a_record_of_the_schema_registry_is_named_as_such() -> None:
 
 
 def test_fifty_megabytes_cost_no_memory() -> None:
-    """An event far over the limit is refused before anything is made of it; what is kept is its head."""
+    """An event far over the limit is rejected before anything is made of it; what is kept is its head."""
     value = fifty_megabytes()
     tracemalloc.start()
     rejected = rejection(value)

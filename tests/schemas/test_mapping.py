@@ -377,7 +377,7 @@ ERRORS = (
 
 @pytest.mark.parametrize(("toml", "told"), ERRORS)
 def test_a_wrong_map_says_where(toml: str, told: str) -> None:
-    """A map that is wrong is refused when it is read, in one line that names the rule."""
+    """A map that is wrong is rejected when it is read, in one line that names the rule."""
     with pytest.raises(MapError) as caught:
         FieldMap.parse(toml)
     assert told in str(caught.value)
@@ -556,7 +556,7 @@ def test_any_foreign_event_is_survived(foreign: object) -> None:
 
 @given(st.text(max_size=30) | st.text('ab."[]0', max_size=12))
 def test_any_path_is_survived(path: str) -> None:
-    """Whatever stands for a path, the map is read or refused as wrong, and what is read does not raise on an event."""
+    """Whatever stands for a path, the map is read or rejected as wrong, and what is read does not raise on an event."""
     try:
         field_map = FieldMap({"event_id": "id", "query": "q", "response": "a", "expected": path})
     except MapError:

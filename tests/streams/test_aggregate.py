@@ -466,7 +466,7 @@ def test_a_transaction_ends_when_it_has_changed_many_windows(monkeypatch: pytest
 
 
 def test_a_dead_letter_amid_a_transaction_moves_its_offset_only(partition: Partition) -> None:
-    """The runtime buries a record between batches; the rest is summed, and progress is behind all of them."""
+    """The runtime makes a record between batches a dead letter; the rest is summed, and progress is behind them all."""
     first, refused, last = (partition.records_of([event()]) for _ in range(3))
     outcome = partition.agent.handle(first)
     outcome.extend(partition.agent.dead_letter(refused[0], "refused"))
@@ -495,7 +495,7 @@ def test_an_old_window_is_reopened_as_a_new_part() -> None:
     [(7, False, "to 2"), (None, False, "gone"), (2, True, "emptied")],
     ids=["offsets were set", "the group was deleted", "the topic was emptied"],
 )
-def test_state_that_does_not_fit_is_refused(
+def test_state_that_does_not_fit_is_rejected(
     committed: int | None, emptied: bool, told: str, partition: Partition
 ) -> None:
     """Windows and offsets that speak of different places are never gone on from; the message says what to do."""
@@ -937,7 +937,7 @@ def test_progress_is_told_again_before_its_topic_forgets_it() -> None:
     assert emitted == [60, 3720, 7380, 11040], "after falling idle about once an hour"
 
 
-# Refused records and SLOs.
+# Rejected records and SLOs.
 
 
 @pytest.mark.parametrize(
@@ -960,7 +960,7 @@ def test_what_is_no_evaluation_is_a_dead_letter(value: bytes, error_class: str, 
     partition.restart()
 
 
-def test_a_record_that_the_broker_refuses_is_a_dead_letter(partition: Partition) -> None:
+def test_a_record_that_the_broker_rejects_is_a_dead_letter(partition: Partition) -> None:
     """As above."""
     (record,) = partition.records_of([event()])
     outcome = partition.agent.dead_letter(record, "refused")
@@ -1008,7 +1008,7 @@ def test_slos_count_events_with_a_value_and_their_dimensions() -> None:
     ],
     ids=["unknown", "a category", "a dimension that is none"],
 )
-def test_an_slo_that_cannot_be_counted_is_refused_at_the_start(tmp_path: Path, slo: str, told: str) -> None:
+def test_an_slo_that_cannot_be_counted_is_rejected_at_the_start(tmp_path: Path, slo: str, told: str) -> None:
     """Before any event."""
     file = tmp_path / "ragweir.toml"
     file.write_text(f'[[slo]]\nname = "s"\nat_least = 1\nobjective = 0.9\n{slo}\n')

@@ -47,7 +47,7 @@ def written(folder: Path, rows: list[dict[str, Any]], name: str, form: str) -> P
     if form == "jsonl":
         return lines
     file = folder / f"{name}.parquet"
-    # Strings of numbers among the scores are no numbers: they are read through JSON, and refused as in JSON lines.
+    # Strings of numbers among the scores are no numbers: they are read through JSON, and rejected as in JSON lines.
     duckdb.sql(f"copy (select * from read_json('{lines}')) to '{file}' (format parquet)")
     return file
 
@@ -75,7 +75,7 @@ def test_parquet_is_compared_as_json_lines_are(tmp_path: Path, monkeypatch: pyte
     assert compared(tmp_path, "parquet") == lines
 
 
-def test_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_scores_that_are_no_numbers_are_rejected(tmp_path: Path) -> None:
     rows = [{**row, "scores": {"context_support": "high"}} for row in evaluations(1, 20)]
     file = written(tmp_path, rows, "c", "parquet")
     assert parquet_columns.score_columns(file, "c") == {}

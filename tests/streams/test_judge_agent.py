@@ -118,7 +118,7 @@ def test_an_abort_emits_the_same_again_and_calls_nobody_again() -> None:
     assert len(pool.started) == 2
 
 
-def test_a_refused_result_becomes_the_same_dead_letter_until_it_is_committed() -> None:
+def test_a_rejected_result_becomes_the_same_dead_letter_until_it_is_committed() -> None:
     """Its cost is booked, it is settled once, and those behind it go on."""
     log, pool, worker = judging()
     log.ask(*map(request, "abc"))

@@ -26,7 +26,7 @@ class Clock:
         return self.now
 
 
-Asked = tuple[float, float, int, float]
+CallTimes = tuple[float, float, int, float]
 CALLS = st.lists(
     st.tuples(
         st.floats(0, 20),  # seconds since the call before it was asked for
@@ -39,7 +39,7 @@ CALLS = st.lists(
 )
 
 
-def run(limits: RateLimits, clock: Clock, calls: list[Asked]) -> list[tuple[float, float, int]]:
+def run(limits: RateLimits, clock: Clock, calls: list[CallTimes]) -> list[tuple[float, float, int]]:
     """Let calls through, first come, first served, as the pool does: when each went, came back, and what it used."""
     went: list[tuple[float, float, int]] = []
     under_way: list[tuple[float, int, int]] = []
@@ -75,7 +75,7 @@ def clock() -> Clock:
 
 @given(CALLS, st.integers(1, 8), st.integers(100, 400), st.randoms(use_true_random=False))
 def test_no_window_is_above_the_limits_whenever_the_endpoint_counts_a_call(
-    calls: list[Asked], requests: int, tokens: int, chance: random.Random
+    calls: list[CallTimes], requests: int, tokens: int, chance: random.Random
 ) -> None:
     """At its start, at its end, and at random moments between."""
     clock = Clock()
@@ -86,7 +86,7 @@ def test_no_window_is_above_the_limits_whenever_the_endpoint_counts_a_call(
 
 
 @given(CALLS, st.integers(1, 8))
-def test_nothing_goes_in_the_first_window(calls: list[Asked], requests: int) -> None:
+def test_nothing_goes_in_the_first_window(calls: list[CallTimes], requests: int) -> None:
     """A process before may have used the limit up until the moment of the start."""
     clock = Clock()
     start = clock.now

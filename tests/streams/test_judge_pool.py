@@ -100,7 +100,7 @@ class Reply:
 
 
 @dataclass
-class Asked:
+class AskedCall:
     """One request as it came."""
 
     at: float
@@ -115,7 +115,7 @@ class Asked:
         return self.body["messages"][1]["content"] if "messages" in self.body else " ".join(self.body["input"])
 
 
-def completion(asked: Asked, text: str | None = None, *, usage: object = None, **choice: Any) -> Reply:
+def completion(asked: AskedCall, text: str | None = None, *, usage: object = None, **choice: Any) -> Reply:
     """A completion; by default a grade of 0.5, with the check word."""
     check = unframed(asked.body["messages"][0]["content"], "")[2]
     told = json.dumps({"score": 0.5, "check": check}) if text is None else text.replace("CHECK", check)
@@ -131,14 +131,14 @@ def error(status: int, message: str = "no", code: str | None = None, **headers: 
 
 
 CUT, HANG, GARBAGE = Reply(ending="cut"), Reply(ending="hang"), Reply(said="<html>hello</html>")
-Script = Callable[[Asked], Reply]
+Script = Callable[[AskedCall], Reply]
 
 
 class Endpoint:
     """A server that follows a script: first the replies that are queued, then what the script says."""
 
     def __init__(self, port: int = 0) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[AskedCall] = []
         self.script: Script = completion
         self._next: list[Reply] = []
         self._lock = threading.Lock()
@@ -174,7 +174,7 @@ class Endpoint:
         length = int(request.headers["content-length"])
         body = json.loads(request.rfile.read(length))
         key = request.headers["authorization"].removeprefix("Bearer ")
-        asked = Asked(time.monotonic(), request.path, body, key, length)
+        asked = AskedCall(time.monotonic(), request.path, body, key, length)
         with self._lock:
             self.asked.append(asked)
             reply = self._next.pop(0) if self._next else None
@@ -500,7 +500,7 @@ def test_what_has_to_be_mended_is_asked_again_after_a_minute_only() -> None:
 # Questions that make the endpoint fail.
 
 
-def poisoned(asked: Asked) -> Reply:
+def poisoned(asked: AskedCall) -> Reply:
     return error(500) if "poison" in asked.text else completion(asked)
 
 
@@ -543,7 +543,7 @@ def test_where_there_is_no_room_for_a_witness_it_goes_after_its_attempts(
         (error(400, "the words of the event"), "the judge rejected the request (400)"),
     ],
 )
-def test_what_is_refused_of_one_question_is_null_and_not_tried_again(
+def test_what_is_rejected_of_one_question_is_null_and_not_tried_again(
     endpoint: Endpoint, refusal: Reply, why: str
 ) -> None:
     endpoint.script = lambda asked: refusal if "Grade second" in asked.text else completion(asked)
@@ -577,7 +577,7 @@ def test_an_answer_that_is_cut_before_it_begins_is_an_answer(endpoint: Endpoint)
 
 
 def understands(*formats: str | None) -> Script:
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         kind = asked.body.get("response_format", {}).get("type")
         return completion(asked) if kind in formats else error(400, f"response_format {kind} is not supported")
 
@@ -633,7 +633,7 @@ IK_LLAMA = 'response_format type must be one of "text" or "json_object", but got
 def test_an_error_that_names_the_form_leads_to_a_simpler_one_whatever_its_status(
     endpoint: Endpoint, status: int, message: str
 ) -> None:
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         kind = asked.body["response_format"]["type"]
         return completion(asked) if kind == "json_object" else error(status, message, "None")
 
@@ -650,7 +650,7 @@ def test_the_check_at_the_start_falls_back_alike(endpoint: Endpoint, understood:
     names = ("relevance", "faithfulness", "hallucination", "contextual_relevance")
     fields = {f"{name}{kind}": value for name in names for kind, value in (("_reason", "so"), ("", 0.5))}
 
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         if asked.body.get("response_format", {}).get("type") not in understood:
             return error(500, LLAMA)
         return completion(asked, json.dumps({**fields, "check": "CHECK"}))
@@ -684,7 +684,7 @@ def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_s
 ) -> None:
     """In the words of OpenAI, which names response_format too."""
 
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         if bounds(asked.body["response_format"]):
             return error(400, "Invalid schema for response_format 'a': In context=(), 'maxLength' is not permitted.")
         return completion(asked, '{"check": "CHECK", "reason": "", "verdict": "CORRECT"}')
@@ -719,7 +719,7 @@ def test_a_form_that_the_settings_force_is_kept(endpoint: Endpoint, forced: str)
 
 
 def test_models_that_want_other_names_or_their_own_temperature_are_asked_so(endpoint: Endpoint) -> None:
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         if "max_tokens" in asked.body:
             return error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
         if "temperature" in asked.body:
@@ -770,7 +770,7 @@ def test_each_call_is_booked_on_the_day_on_which_it_goes_out_and_none_on_a_day_w
     days = iter(("sat", "sun", "mon"))
     today = [next(days)]
 
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         if len(endpoint.asked) % 2 == 0:
             today[0] = next(days)  # It is another day when the answer comes.
         return completion(asked)
@@ -787,7 +787,7 @@ def test_no_window_at_the_endpoint_holds_more_requests_than_the_limit(endpoint: 
     """Retries and answers that come late included; and none comes in the first window."""
     chance = Counter[str]()
 
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         chance["calls"] += 1
         time.sleep(0.02 * (chance["calls"] % 4))
         return error(500) if chance["calls"] % 3 == 0 else completion(asked)
@@ -896,7 +896,7 @@ def test_cached_only_calls_nobody(endpoint: Endpoint, tmp_path: Path) -> None:
 # Embeddings.
 
 
-def vectors(asked: Asked) -> Reply:
+def vectors(asked: AskedCall) -> Reply:
     data = [{"index": at, "embedding": [1.0, at]} for at, _ in enumerate(asked.body["input"])]
     return Reply(said={"data": data[::-1], "usage": {"prompt_tokens": 30, "total_tokens": 30}})
 
@@ -1010,7 +1010,7 @@ def test_more_jobs_than_the_settings_allow_are_an_error_of_whoever_starts_them(e
 def test_many_jobs_are_under_way_at_once(endpoint: Endpoint) -> None:
     together = threading.Barrier(40, timeout=SECONDS)
 
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         together.wait()
         return completion(asked)
 
@@ -1039,7 +1039,7 @@ def test_neither_the_texts_nor_the_key_are_ever_told(
     secret = secrets.token_hex(8)
     statuses = iter([500, 429, 401, 400, 422, 404, 200])
 
-    def script(asked: Asked) -> Reply:
+    def script(asked: AskedCall) -> Reply:
         status = next(statuses, 200)
         return (
             completion(asked, f"no JSON, but {asked.text}") if status == 200 else error(status, asked.text + asked.key)

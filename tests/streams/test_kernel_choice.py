@@ -1,4 +1,4 @@
-"""The kernel is used if it can be, named where it runs, and refused with a sentence if it is another one."""
+"""The kernel is used if it can be, named where it runs, and rejected with a sentence if it is another one."""
 
 import sys
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_without_the_kernel_always_starts_nothing_and_says_how_to_get_it(monkeyp
         local.kernel(CheckContext(ALWAYS))
 
 
-def test_a_kernel_of_another_catalogue_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_of_another_catalogue_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """It might count something else."""
     _installed(monkeypatch, CATALOGUE_VERSION="0")
     chosen = kernel_choice(KernelSettings())
@@ -86,12 +86,12 @@ def test_a_kernel_of_another_catalogue_is_refused(monkeypatch: pytest.MonkeyPatc
         evaluate_config(ALWAYS, "t")
 
 
-def test_a_kernel_of_other_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_of_other_counts_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, CATALOGUE_VERSION=CATALOGUE_VERSION, NAMES=("response_tokens",))
     assert "has other counts" in str(kernel_choice(KernelSettings()))
 
 
-def test_a_kernel_that_does_not_take_these_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_take_these_tables_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of another version with the same catalogue and counts, where the extra did not pin it."""
 
     def kernel(_: object) -> object:

@@ -132,7 +132,7 @@ def test_a_registry_that_is_away_is_waited_for() -> None:
     assert not isinstance(schemas.reader(7), Rejected)
 
 
-def test_a_registry_that_refuses_is_no_matter_of_waiting() -> None:
+def test_a_registry_that_rejects_is_no_matter_of_waiting() -> None:
     def fetch(_: int) -> Schema:
         raise RegistryUnusable("it may not read")
 

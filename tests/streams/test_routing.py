@@ -437,7 +437,7 @@ def test_recall_escalates_below_seven_tenths_and_not_at_it(
 
 
 def test_rules_that_ship_give_way_to_metrics_that_are_off() -> None:
-    """Switching a metric off leaves out the rules that need it, and no other; rules of the user's are refused."""
+    """Switching a metric off leaves out the rules that need it, and no other; rules of the user's are rejected."""
     shipped = RoutingSettings().rules
     assert {each.on for each in shipped} - {"expected"} <= CATALOGUE.metrics.keys()
     without = Catalogue(everything(), ("refusal", "lexical_hallucination"))
@@ -460,7 +460,7 @@ def test_a_suite_that_is_switched_off_is_not_asked() -> None:
     assert tuple(decided(by, tenant="t")) == ("context_recall", "ragas", "factual", "semantic")
 
 
-# What is refused.
+# What is rejected.
 
 WRONG = {
     'on = "unsuported_risk"\nabove = 0.7': "rule r is on 'unsuported_risk', which is no field, nor a metric",
@@ -513,7 +513,7 @@ def loaded(tmp_path: Path, text: str) -> RoutingSettings:
 
 
 @pytest.mark.parametrize("condition", WRONG)
-def test_what_a_rule_cannot_ask_is_refused_by_its_name(condition: str, tmp_path: Path) -> None:
+def test_what_a_rule_cannot_ask_is_rejected_by_its_name(condition: str, tmp_path: Path) -> None:
     """A rule that could never do what its author meant is an error that names it, in one sentence."""
     settings = loaded(tmp_path, written(condition))
     with pytest.raises(ConfigurationError) as caught:
@@ -522,14 +522,14 @@ def test_what_a_rule_cannot_ask_is_refused_by_its_name(condition: str, tmp_path:
 
 
 @pytest.mark.parametrize("text", [*map(written, REFUSED), *GROUP_REFUSED])
-def test_settings_that_contradict_themselves_are_refused(text: str, tmp_path: Path) -> None:
-    """What needs no catalogue to be seen as wrong is refused when settings are read."""
+def test_settings_that_contradict_themselves_are_rejected(text: str, tmp_path: Path) -> None:
+    """What needs no catalogue to be seen as wrong is rejected when settings are read."""
     with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, text)
     assert ({written(name): told for name, told in REFUSED.items()} | GROUP_REFUSED)[text] in str(caught.value)
 
 
-def test_a_floor_for_no_suite_is_refused() -> None:
+def test_a_floor_for_no_suite_is_rejected() -> None:
     """A floor of a suite that does not exist is an error too."""
     with pytest.raises(ConfigurationError, match="a floor is for the suite 'rubrik'"):
         router(floors={"rubrik": 0.1})

@@ -119,7 +119,7 @@ def test_an_odd_request_is_answered_or_dropped_without_a_word(
 
 
 def test_a_post_is_told_what_is_allowed() -> None:
-    """Another method than GET and HEAD is refused as RFC 9110 says."""
+    """Another method than GET and HEAD is rejected as RFC 9110 says."""
     with telemetry() as port:
         asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", data=b"x")
         with pytest.raises(urllib.error.HTTPError) as refused:

@@ -1,4 +1,4 @@
-"""The settings: what overrides what, what is refused and how, and that no secret is ever told."""
+"""The settings: what overrides what, what is rejected and how, and that no secret is ever told."""
 
 from pathlib import Path
 from typing import Any
@@ -109,13 +109,13 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("toml", "told"), REFUSED)
-def test_what_is_wrong_is_refused_by_name(toml: str, told: str, tmp_path: Path) -> None:
-    """A wrong name, type or value is refused in one sentence that names the setting and never its value."""
+def test_what_is_wrong_is_rejected_by_name(toml: str, told: str, tmp_path: Path) -> None:
+    """A wrong name, type or value is rejected in one sentence that names the setting and never its value."""
     assert refusal(file(tmp_path, toml)).startswith(told)
 
 
 @pytest.mark.parametrize("path", ["/", "folder"])
-def test_a_file_that_cannot_be_read_is_refused(path: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_rejected(path: str, tmp_path: Path) -> None:
     """What is no file, or no UTF-8, is one sentence too."""
     (tmp_path / "folder").mkdir()
     assert refusal(Path(path)).startswith("there is no settings file")
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_read_is_refused(path: str, tmp_path: Path) -> Non
         ("RAGWEIR_KAFKA__CLIENT", "the settings cannot be read: "),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_variable_is_rejected_by_name(variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistaken variable is an error that names it, not a default that stands silently."""
     monkeypatch.setenv(variable, f'{{"{SECRET}"')
     assert told in refusal()
@@ -165,7 +165,7 @@ def test_what_carries_the_guarantees_is_guarded() -> None:
 
 @pytest.mark.parametrize("name", sorted(GUARDED))
 def test_the_guarantees_cannot_be_set(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A librdkafka property that the guarantees rest on is refused by name, from a file as from the environment."""
+    """A librdkafka property that the guarantees rest on is rejected by name, from a file as from the environment."""
     message = refusal(file(tmp_path, f"[kafka.client]\n'{name}' = '{SECRET}'"))
     assert message == f"setting kafka.client: {name} may not be set here: ragweir's guarantees rest on it"
     monkeypatch.setenv(f"RAGWEIR_KAFKA__CLIENT__{name.replace('.', '_').upper()}", SECRET)
@@ -187,14 +187,14 @@ def test_every_setting_has_a_default_and_is_frozen() -> None:
 @pytest.mark.parametrize(
     "place", ["", ":", "json", "json:", ":dumps", "json:nothing", "no.such.module:f", "json:decoder", ".:x"]
 )
-def test_a_function_that_is_none_is_refused(place: str) -> None:
-    """What `module:function` does not lead to is refused by what was written."""
+def test_a_function_that_is_none_is_rejected(place: str) -> None:
+    """What `module:function` does not lead to is rejected by what was written."""
     with pytest.raises(ConfigurationError, match=r"imported|not a function") as caught:
         import_function(place)
     assert repr(place) in str(caught.value)
 
 
-def test_a_module_that_raises_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_raises_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sign-in module that fails on import, in whatever way, is a setting that is wrong and not our traceback."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "broken_sign_in.py").write_text("raise RuntimeError('no')", encoding="utf-8")

@@ -278,7 +278,7 @@ def test_an_event_with_a_list_is_no_page(indent: int | None) -> None:
         assert parsed(json.dumps(each, indent=indent).encode()) == [each]
 
 
-def test_a_large_page_is_read_and_a_large_event_like_one_is_refused() -> None:
+def test_a_large_page_is_read_and_a_large_event_like_one_is_rejected() -> None:
     """Of what is larger than the head of the file only its beginning tells; memory is that of an element."""
     many = [{"id": number, "text": "x" * 1_000} for number in range(2_000)]
     content = json.dumps({"data": many, "meta": META}).encode()
@@ -391,7 +391,7 @@ def test_a_broken_file_gives_its_events_and_then_one_error(name: str, content: b
     ),
     st.binary(max_size=60),
 )
-def test_any_bytes_are_read_or_refused(name: str, head: bytes, rest: bytes) -> None:
+def test_any_bytes_are_read_or_rejected(name: str, head: bytes, rest: bytes) -> None:
     """Nothing but the one error is raised, and no event is larger than the limit plus one."""
     try:
         values, _ = read(head + rest, name, 10)

@@ -185,8 +185,8 @@ def event_numbers(worker: Worker) -> list[int]:
     return [int((each.key or b"").decode().split(":")[1], 16) - 1 for each in worker.written]
 
 
-def test_what_kafka_refuses_is_found_by_halving_and_becomes_one_dead_letter() -> None:
-    """Ten traces are due at once, and Kafka refuses one of the interactions: all others are written in order."""
+def test_what_kafka_rejects_is_found_by_halving_and_becomes_one_dead_letter() -> None:
+    """Ten traces are due at once, and Kafka rejects one of the interactions: all others are written in order."""
     records = [spans_record(number, number, 0, [span(number + 1, None, "ask")]) for number in range(10)]
     records += [mark_record(number, [100 + number]) for number in range(10, 40)]
     worker = Worker([records], AssembleSettings())

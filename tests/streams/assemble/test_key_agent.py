@@ -145,7 +145,7 @@ def test_what_cannot_be_copied_is_a_dead_letter(
 
 
 def test_a_slice_that_is_too_large_does_not_take_the_others_along() -> None:
-    """Every output fits into a record with its key and headers; Kafka would refuse a larger one without naming it."""
+    """Every output fits into a record with its key and headers; Kafka would reject a larger one without naming it."""
     most = max_record_bytes(LIMIT)
     driver = Driver()
     for size in range(most - 2_300, most + 100, 60):

@@ -75,7 +75,7 @@ def test_committed_offsets_are_not_taken_while_a_transaction_may_change_them(wor
     assert agent.of("on_assigned") == [(IN, 0, 8, 8)]
 
 
-def test_state_that_does_not_fit_is_read_again_before_it_is_refused(world: World) -> None:
+def test_state_that_does_not_fit_is_read_again_before_it_is_rejected(world: World) -> None:
     """A coordinator that is still loading may answer wrong offsets."""
     world.cluster.produce(IN, *VALUES)
     agent, tried = Copier(), list[float]()
