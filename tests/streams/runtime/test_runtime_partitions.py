@@ -200,6 +200,20 @@ def test_a_partition_that_is_added_is_read_from_its_start(world: World) -> None:
     assert agent.handled == [0, 1, 2]
 
 
+def test_a_member_learns_from_the_partitions_of_others_that_its_own_was_added(world: World) -> None:
+    """The number of partitions with which the group began is committed with each offset."""
+    world.cluster.grow(IN, 2)
+    world.cluster.groups["rag.test"].offsets[IN, 0] = 0, '{"topic":"id-1","partitions":1}'
+    world.cluster.produce(IN, *VALUES[:3], partition=1)
+    other = world.consumer(partition_assignment_strategy="roundrobin")
+    other.subscribe([IN])
+    other.poll(0)
+    agent = Copier()
+    world.run(agent, iter([lambda: (other.poll(0), world.offset(1)[0] == 3)[1]]), input={"start_from": "latest"})
+    assert agent.of("on_assigned") == [(IN, 1, None, 0)]
+    assert agent.handled == [0, 1, 2]
+
+
 def test_a_partition_that_no_member_has_is_asked_for(world: World) -> None:
     """A static member that comes back gets its old assignment, which lacks a partition that was added meanwhile."""
     world.cluster.produce(IN, *VALUES)
