@@ -3,7 +3,7 @@
 It has logs with control records, transactions with epochs and pending offsets, and groups of the classic protocol with
 generations and static members. It is written from the protocol's rules (KIP-98, KIP-345, KIP-447) and from no code of
 ragweir. `tests/integration/test_fake_kafka.py` runs one script on it and on a real Kafka, with equal results.
-Its clients are in `fake_clients`.
+Its clients are in `fake_consumer` and `fake_clients`.
 """
 
 import threading

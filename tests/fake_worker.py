@@ -10,7 +10,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import admin
-from fake_clients import FakeAdmin, FakeConsumer, FakeProducer
+from fake_clients import FakeAdmin, FakeProducer
+from fake_consumer import FakeConsumer
 from fake_kafka import Cluster, VirtualClocks
 from typing_extensions import override
 

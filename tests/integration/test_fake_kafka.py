@@ -20,7 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from conftest import SharedBroker, create_topic
-from fake_clients import FakeAdmin, FakeConsumer, FakeProducer
+from fake_clients import FakeAdmin, FakeProducer
+from fake_consumer import FakeConsumer
 from fake_worker import World
 from typing_extensions import override
 

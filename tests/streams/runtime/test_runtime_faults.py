@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
-from fake_clients import FakeConsumer, failure
+from fake_consumer import FakeConsumer, failure
 from fake_worker import DEAD, IN, OUT, Copier, Provable, Script, World, after
 from structlog.testing import capture_logs
 from typing_extensions import override

@@ -1,7 +1,7 @@
 """Partitions come and go: starts, committed offsets, rebalances, members that die, are replaced or lose the group."""
 
 import pytest
-from fake_clients import FakeConsumer
+from fake_consumer import FakeConsumer
 from fake_worker import IN, OUT, Copier, Killed, Script, World, after
 from typing_extensions import override
 
@@ -19,6 +19,7 @@ def test_the_calls_have_the_order_of_the_lifecycle(world: World) -> None:
         yield lambda: agent.of("on_assigned")
         world.cluster.produce(IN, *VALUES[:3])
         yield lambda: world.cluster.values(OUT) == VALUES[:3]
+        assert world.sample("ragweir_assigned_partitions") == 1
 
     world.run(agent, script())
     assert agent.of("on_assigned") == [(IN, 0, None, 0)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import KafkaError, Message
-from fake_clients import failure
+from fake_consumer import failure
 from fake_worker import Condition, Stopped, World, after
 from typing_extensions import override
 

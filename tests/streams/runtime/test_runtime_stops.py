@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from fake_clients import failure
+from fake_consumer import failure
 from fake_worker import IN, OUT, Copier, Killed, Provable, Script, World, after
 
 from ragweir.errors import RestartRequired
