@@ -86,7 +86,7 @@ test-heavy: setup ## the tests that take about 20 seconds or more, in four minut
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast \
-		tests/schemas tests/metrics tests/kernel tests/streams ragweir
+		tests/schemas tests/metrics tests/kernel tests/streams tests/repository ragweir
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long

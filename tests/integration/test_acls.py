@@ -49,7 +49,7 @@ from ragweir.streams.settings import Settings
 SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
 
 
-RECORDED = "tests/schemas/traces/otlp/langchain-openinference/rag.otlp.pb"
+RECORDED = "tests/streams/traces/otlp/langchain-openinference/rag.otlp.pb"
 SERVED = (*SERVICES, *PROJECTIONS, NAME)
 """The parts that are services."""
 OTLP = variables(input__format="otlp", assemble__settle_s=0.5)

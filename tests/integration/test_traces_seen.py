@@ -28,7 +28,7 @@ from ragweir.streams.services.join.ledger import ClosedTrace, LedgerWriter, Posi
 from ragweir.streams.settings import AssembleSettings, Settings
 from ragweir.streams.traces.wire import slices
 
-RECORDED = ROOT / "tests" / "schemas" / "traces" / "otlp"
+RECORDED = ROOT / "tests" / "streams" / "traces" / "otlp"
 OPEN, HIDDEN = RECORDED / "langchain-openinference", RECORDED / "langchain-openinference-nocontent"
 OTLP = {"RAGWEIR_INPUT__FORMAT": "otlp"}
 

@@ -23,7 +23,7 @@ from ragweir.streams.files.events import EventReader
 from ragweir.streams.settings import AssembleSettings
 from ragweir.streams.traces.wire import read
 
-RECORDED = ROOT / "tests" / "schemas" / "traces" / "otlp"
+RECORDED = ROOT / "tests" / "streams" / "traces" / "otlp"
 LANGCHAIN = RECORDED / "langchain-openinference"
 RAG = LANGCHAIN / "rag.otlp.pb"
 HIDDEN = RECORDED / "langchain-openinference-nocontent" / "rag.otlp.pb"

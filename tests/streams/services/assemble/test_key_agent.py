@@ -423,5 +423,5 @@ def test_a_span_of_redpanda_is_copied_as_any_other() -> None:
 
 
 def test_the_settings_for_redpanda_read_its_topic_alone() -> None:
-    settings = load(Path(__file__).parents[3] / "deploy" / "otel" / "redpanda.toml")
+    settings = load(Path(__file__).parents[4] / "deploy" / "otel" / "redpanda.toml")
     assert settings.trace_topics == ("redpanda.otel_traces",)

@@ -10,7 +10,7 @@ import pytest
 
 from ragweir.streams.traces.interactions import Assembled, Made, assemble
 from ragweir.streams.traces.span import TraceSpan
-from tests.schemas.traces.made_up import (
+from tests.streams.traces.made_up import (
     ANSWER,
     BEGINNING,
     QUESTION,

@@ -9,8 +9,8 @@ import pytest
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.traces.dialects.openinference import OpenInference
 from ragweir.streams.traces.interactions import Made
-from tests.schemas.traces.made_up import documents, event, span
-from tests.schemas.traces.recordings import assembled
+from tests.streams.traces.made_up import documents, event, span
+from tests.streams.traces.recordings import assembled
 
 _CHUNKS = {
     "d1#0": "Water damage carries an excess of $604 per event. Slow leaks are not covered.",

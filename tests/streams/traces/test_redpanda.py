@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status, TracesData
 from ragweir.errors import Rejected
 from ragweir.streams.traces.interactions import assemble
 from ragweir.streams.traces.wire import divide, heads, read
-from tests.schemas.traces.recordings import OTLP
+from tests.streams.traces.recordings import OTLP
 
 _FIELDS = (  # By their numbers, from 1.
     *("resource", "resource_schema_url", "scope", "scope_schema_url", "trace_id", "span_id", "trace_state"),

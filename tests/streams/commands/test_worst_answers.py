@@ -10,7 +10,7 @@ import orjson
 import pytest
 from commands import ragweir
 
-EXPORTS = Path(__file__).parents[1] / "exports"
+EXPORTS = Path(__file__).parents[2] / "exports"
 HEAD = "highest unsupported_risk, without refusals and empty answers:"
 PASSAGES = [{"text": "Call us at noon."}, {"text": "Return shoes\nwithin 30 days."}]
 MADE_UP = "Our founder Zelda owns nine castles in Wales and Peru."

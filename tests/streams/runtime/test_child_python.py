@@ -11,7 +11,7 @@ from ragweir.streams.analysis.score.processes import ScoringProcesses
 from ragweir.streams.services.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CODE = ("ragweir", "schemas", "metrics", "streams", "chaos", "bench", "tools", "examples")
 KNOWN = {
     ("streams/runtime/processes/child_python.py", "sys.executable"),

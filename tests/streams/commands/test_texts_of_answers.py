@@ -18,8 +18,8 @@ from ragweir.streams.commands import app
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import load
 
-EXPORTS = Path(__file__).parents[1] / "exports"
-RAG = Path(__file__).parents[1] / "schemas/traces/otlp/langchain-openinference/rag.otlp.pb"
+EXPORTS = Path(__file__).parents[2] / "exports"
+RAG = Path(__file__).parents[1] / "traces/otlp/langchain-openinference/rag.otlp.pb"
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe [red]:smile:[/red]\nScores\x9b31m"
 RETURNS = {
     "event_id": "returns",

@@ -28,7 +28,7 @@ from ragweir.streams.files.schema_inference import (
     written,
 )
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).parents[4] / "shared" / "data"
 TIME = "2026-11-21T10:00:00Z"
 
 

@@ -17,8 +17,8 @@ from ragweir.streams.traces.dialects import DIALECTS
 from ragweir.streams.traces.gaps import Fate, Gap
 from ragweir.streams.traces.interactions import Assembled, assemble
 from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
-from tests.schemas.traces.made_up import BEGINNING, QUESTION, TRACE, chain, llm, retrieval, span
-from tests.schemas.traces.recordings import OTLP, recorded
+from tests.streams.traces.made_up import BEGINNING, QUESTION, TRACE, chain, llm, retrieval, span
+from tests.streams.traces.recordings import OTLP, recorded
 
 _KEYS = (
     *("openinference.span.kind", "input.value", "output.value", "input.mime_type", "metadata", "session.id", "user.id"),

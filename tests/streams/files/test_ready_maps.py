@@ -19,7 +19,7 @@ from ragweir.streams.files.map_choice import OWN, choose
 from ragweir.streams.services.shared.from_settings import map_text, read_map
 from ragweir.streams.settings import load
 
-EXPORTS = Path(__file__).parents[1] / "exports"
+EXPORTS = Path(__file__).parents[2] / "exports"
 NINE = datetime(2026, 10, 1, 9, tzinfo=UTC)
 
 COUNTS = {
