@@ -125,6 +125,37 @@ def test_a_member_that_joins_gets_its_share_behind_what_was_committed(world: Wor
     assert sorted([*world.cluster.values(OUT), *read], key=str) == sorted([*VALUES, b"later"] * 2, key=str)
 
 
+def test_records_of_a_batch_that_is_being_read_go_with_their_partition(world: World) -> None:
+    """The next owner reads them, so that they must be neither handled nor committed here."""
+    world.cluster.grow(IN, 2)
+    agent, read = Copier(), list[bytes | None]()
+    other = world.consumer(partition_assignment_strategy="roundrobin")
+
+    def poll() -> None:
+        if (message := other.poll(0)) is not None:
+            read.append(message.value())
+        world.clocks.after(0.05, poll)
+
+    def join() -> None:
+        other.subscribe([IN])
+        poll()
+
+    def script() -> Script:
+        yield lambda: agent.of("on_assigned")
+        for partition in (0, 1):
+            world.cluster.produce(IN, *VALUES[:3], partition=partition)
+        world.clocks.after(0.2, join)
+        yield lambda: len(read) == 3
+        yield after(3.0)
+
+    world.run(agent, script(), batch={"max_wait_ms": 1_000})
+    assert read == VALUES[:3]
+    assert world.cluster.values(OUT) == VALUES[:3]
+    ((_, kept, _, _),) = agent.of("on_assigned")[2:]
+    assert {partition for each in agent.of("handle") for partition, _ in each} == {kept}
+    assert world.offset(1 - kept)[0] <= 0
+
+
 def test_a_member_that_was_removed_aborts_and_reads_again(world: World) -> None:
     """Another member may have the partitions already, and so nothing of the open transaction is committed."""
     agent = Copier()
