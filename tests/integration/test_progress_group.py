@@ -73,9 +73,9 @@ def test_what_has_not_changed_is_committed_once_a_day(group: ProgressGroup, cloc
     assert 6 <= told.count({("t", 0): 5}) <= 8
 
 
-def test_nothing_is_committed_for_an_agent_whose_state_tells(clock: Clock) -> None:
-    group = ProgressGroup(Settings(), None, {"t": TopicVersion("id", 2)}, lambda: False, clock)
-    assert group.read([PartitionOffset("t", 0)]) == {}
+def test_nothing_is_committed_to_a_group_that_was_never_read(clock: Clock) -> None:
+    """It is not read for an agent whose state has the progress of every partition."""
+    group = ProgressGroup(Settings(), "group", {"t": TopicVersion("id", 2)}, lambda: False, clock)
     assert commit(group, {("t", 0): 5}) == {}
 
 
