@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import urllib.error
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
+_JSON = re.compile(r"(\x1b\[[0-9;?]*[a-z])*\{")
 
 
 class Process:
@@ -50,7 +52,8 @@ class Process:
             whole, _, _ = self.log.read_text().rpartition("\n")  # The last line may be half written.
         except FileNotFoundError:
             return []
-        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        # Faust writes codes that control the cursor before them.
+        lines = [json.loads(line[found.end() - 1 :]) for line in whole.splitlines() if (found := _JSON.match(line))]
         return [line for line in lines if event in line["event"] and having.items() <= line.items()]
 
     def address(self, **having: Any) -> str:
