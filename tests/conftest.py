@@ -304,7 +304,7 @@ def values(bootstrap: str, topic: str) -> list[Any]:
 
 
 def committed(admin: AdminClient, group: str, within_s: float = _SECONDS) -> dict[tuple[str, int], TopicPartition]:
-    """What a group has committed of each partition."""
+    """Return the offset that a group has committed, by partition."""
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=within_s)[group]
     return {(at.topic, at.partition): at for at in asked.result().topic_partitions or ()}
 

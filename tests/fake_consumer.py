@@ -35,7 +35,7 @@ class GroupMetadata(NamedTuple):
 
 
 class Client:
-    """What all clients have: the brokers, and the error callback."""
+    """The parts of all clients: the brokers, and the error callback."""
 
     def __init__(self, cluster: Cluster, properties: Mapping[str, Any]) -> None:
         self._cluster, self._properties = cluster, properties

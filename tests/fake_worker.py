@@ -41,7 +41,7 @@ PATIENCE_S = 200.0
 
 Condition = Callable[[], object]
 Script = Iterator[Condition]
-"""What a test does while the runtime runs: it yields what it waits for."""
+"""The steps of a test while the runtime runs: it yields the condition that it waits for."""
 
 
 class Killed(BaseException):

@@ -1,1 +1,1 @@
-"""What a person asks about evaluations: scores of files, explanations, comparisons, SLOs, replays, checks."""
+"""Answers to questions about evaluations: scores of files, explanations, comparisons, SLOs, replays, checks."""

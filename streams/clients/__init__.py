@@ -1,1 +1,1 @@
-"""What an application imports."""
+"""Clients that an application imports."""

@@ -1,1 +1,1 @@
-"""What would run any agent: the records that it handles, the loop around it, Kafka, and the processes."""
+"""The runtime of any agent: the records that it handles, the loop around it, Kafka, and the processes."""

@@ -38,7 +38,7 @@ class Preparation:
     def waiting(self, records: Sequence[Record]) -> Collection[Record]:  # noqa: ARG002
         """Return the records that cannot be handled yet: of each partition a last part. They are read again later.
 
-        What they wait for is obtained in the background.
+        The agent obtains in the background that for which they wait.
 
         Raises:
             PermanentError: if people have to act first.

@@ -41,7 +41,7 @@ class Clocks:
 
 
 class Machine:
-    """What a process gets from the machine that it runs on, beside its inputs.
+    """The clocks and the randomness that a process gets from its machine, beside its inputs.
 
     >>> fixed = Machine()
     >>> fixed.randomness = random.Random(7)

@@ -220,13 +220,13 @@ def trace_topic(guarded: Running) -> None:
 
 
 def complaints(service: Service) -> list[str]:
-    """What a service warns of, but for its shorter transactions."""
+    """The warnings of a service, but for its shorter transactions."""
     lines = [line for line in service.logged() if line["level"] in ("warning", "error") and "used_ms" not in line]
     return [f"{line['event']} {line.get('reason', '')}" for line in lines]
 
 
 def shortened(service: Service) -> list[int]:
-    """How long the transactions of a service may be, as often as it says so: it may not read the brokers' limit."""
+    """The transaction timeouts that a service logs, one each time: it may not read the brokers' limit."""
     said = service.logged("the brokers allow no transactions")
     return [line["used_ms"] for line in said]
 

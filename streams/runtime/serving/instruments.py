@@ -34,7 +34,7 @@ class KnownLabels:
     windows: Collection[str] = ()
     """Sizes of the windows that it shows."""
     gaps: Collection[str] = ()
-    """What a partial interaction that it assembles may lack."""
+    """Names of the parts that a partial interaction may lack."""
     catalogue_version: str = ""
     """Version of the metrics that it loads; empty for that of the shipped ones."""
     kernel: str = ""

@@ -1,1 +1,1 @@
-"""What several services need: the configuration that all have, dimensions, routing rows."""
+"""Code that several services need: the configuration that all have, dimensions, routing rows."""
