@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from commands import program
 
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "kernel"
@@ -61,9 +62,9 @@ def test_a_missing_toolchain_is_one_line(shim: str | None, said: str, tmp_path: 
     (tmp_path / "kernel").symlink_to(KERNEL)
     python, ready = tmp_path / ".venv" / "bin" / "python", tmp_path / ".venv" / ".ready"
     python.parent.mkdir(parents=True)
-    for program, script in [(python, "#!/bin/sh\n"), *([(tmp_path / "bin" / "cargo", shim)] if shim else [])]:
-        program.write_text(script)
-        program.chmod(0o755)
+    for executable, script in [(python, "#!/bin/sh\n"), *([(tmp_path / "bin" / "cargo", shim)] if shim else [])]:
+        executable.write_text(script)
+        executable.chmod(0o755)
     ready.touch()
     for target, status in (("setup", 0), ("kernel", 2)):
         options = ("--file", ROOT / "Makefile", "--directory", tmp_path, "--assume-old", ".venv/.ready")

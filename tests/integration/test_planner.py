@@ -35,8 +35,9 @@ def watch(_doing: str, _total: int) -> Callable[[int], None]:
 
 
 def history(settings: Settings) -> None:
-    """Yesterday's windows of two applications, with a revision that is replaced, and a ledger."""
-    start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=5)
+    """Windows of two applications on a day that is closed even if the clock is two hours behind; and a ledger."""
+    day = (datetime.now(UTC) - timedelta(hours=2)).replace(hour=0, minute=0, second=0, microsecond=0)
+    start = day - timedelta(hours=5)
     producer = Producer({"bootstrap.servers": settings.kafka.bootstrap_servers})
     for application, risks in (("shop", [0.1] * 3), ("shop", [0.1] * 500 + [0.8] * 100), ("tiny", [0.5] * 20)):
         dimensions = {"application": application, "model": "m", "pipeline_version": ""}

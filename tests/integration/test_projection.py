@@ -193,7 +193,7 @@ def test_an_error_of_a_projection_is_not_taken_for_the_ports(
     settings = Settings.model_validate(
         {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}, "telemetry": {"port": 0}}
     )
-    service = ProjectionService("recording", "Records calls.", lambda _: projection, 600)
+    service = ProjectionService("export", "Records calls.", lambda _: projection, 600)
     with pytest.raises(OSError, match="flush fails"):
         run_projection(service, settings, 0, lambda: False)
     assert {record.topic for record in projection.records} == set(topics)
@@ -205,7 +205,7 @@ def test_a_missing_topic_is_named(kafka: SharedBroker, prefix: str) -> None:
     settings = Settings.model_validate(
         {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}, "telemetry": {"port": 0}}
     )
-    service = ProjectionService("recording", "Records calls.", lambda _: Recording(), 600)
+    service = ProjectionService("export", "Records calls.", lambda _: Recording(), 600)
     with pytest.raises(PermanentError, match=f"there is no topic {prefix}evaluations, or "):
         run_projection(service, settings, 0, lambda: False)
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.services.judge import agent as judge
+from ragweir.streams.services.judge import agent, holding
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.fairness import NAMES, TenantShares
 from ragweir.streams.services.judge.held_requests import HeldRequest
@@ -192,7 +192,8 @@ def test_names_are_made_up_and_memory_stays_bounded() -> None:
 
 def test_large_requests_fill_a_share_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is held is bounded in bytes too. A flood of large texts is passed more slowly, but it is passed."""
-    monkeypatch.setattr(judge, "_MOST_HELD_BYTES", 1_000_000)
+    for module in (agent, holding):
+        monkeypatch.setattr(module, "MOST_HELD_BYTES", 1_000_000)
     simulation = Simulation(per_minute=60, concurrency=40, most=10)
     simulation.ask("loud", 600, response="x" * 10_000)
     simulation.ask("quiet")

@@ -27,8 +27,7 @@ from ragweir.errors import ErrorClass
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.runtime.records import Outcome, Record
-from ragweir.streams.services.judge import agent as judge
-from ragweir.streams.services.judge import held_requests
+from ragweir.streams.services.judge import agent, held_requests, holding
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.days import day_of
 from ragweir.streams.services.judge.held_requests import HeldRequest
@@ -430,7 +429,8 @@ def test_requests_that_are_moved_are_not_lost_or_doubled_either(monkeypatch: pyt
 
     move = HeldRequest.move
     monkeypatch.setattr(HeldRequest, "move", noted)
-    monkeypatch.setattr(judge, "_HELD_PER_JOB", 1)
+    for module in (agent, holding):
+        monkeypatch.setattr(module, "HELD_PER_JOB", 1)
     run_state_machine_as_test(CrowdedMachine, settings=settings(max_examples=100, stateful_step_count=30))
     assert {topic for topic, *_ in moved} == {"judge.requests", "judge.deferred", "judge.retry"}
 

@@ -6,6 +6,7 @@ import orjson
 import pytest
 from fake_worker import DEAD, IN, OUT, Script, Stopped, World, after
 from poison import event
+from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from ragweir.errors import PermanentError
@@ -30,9 +31,9 @@ def run(script: Script, service: str = "evaluate", **groups: Any) -> list[str]:
     """Run a slot until the script ends, and return its log lines."""
     settings = from_groups({"kafka": {"bootstrap_servers": "memory:9092"}, "telemetry": {"port": 0}, **groups})
     stopped = Stopped(script)
-    with capture_logs() as logs:
+    with capture_logs([merge_contextvars]) as logs:
         run_slot(SERVICES[service], settings, 0, stopped)
-    return [each["event"] for each in logs]
+    return [each["event"] for each in logs if each.get("service") == service]  # Not those of another test's thread.
 
 
 def test_a_slot_evaluates_until_it_is_stopped_and_says_so(ready: World) -> None:
