@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import QUICK_BROKER, SharedBroker, create_topic, produce, read_to_end, transaction
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-from services import QUICK_CLIENT, Service, end_all, eventually, quick
+from services import QUICK_CLIENT, Service, end_all, eventually, quick, until
 
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark
 from ragweir.schemas.topics import TOPICS
@@ -264,11 +264,18 @@ def test_marks_follow_the_brokers_time_whatever_the_clocks_of_the_workers(deploy
     """One is four minutes ahead and one behind; the first record of each asks for the time, and marks nothing."""
     deployed = deploy(workers=2, ahead_s=(240, -240))
     deployed.feed()
-    time.sleep(1)
+
+    def entries_now() -> list[tuple[int, Slice | ClockMark]]:
+        messages = read_to_end(deployed.bootstrap, f"{deployed.prefix}spans")
+        return [(message.timestamp()[1], _entry(message)) for message in messages]
+
+    def both_asked() -> bool:
+        return sum(isinstance(entry, ClockMark) and not entry.marks for _, entry in entries_now()) == 2
+
+    until(both_asked)
     assert deployed.settle() > 10
     deployed.must_be_right()
-    messages = read_to_end(deployed.bootstrap, f"{deployed.prefix}spans")
-    entries = [(message.timestamp()[1], _entry(message)) for message in messages]
+    entries = entries_now()
     marks = [(at_ms, entry.marks) for at_ms, entry in entries if isinstance(entry, ClockMark)]
     assert all(each.time_ms <= at_ms for at_ms, own in marks for each in own)
     assert all(entry.time_ms <= at_ms for at_ms, entry in entries if isinstance(entry, Slice))
