@@ -32,6 +32,7 @@ COMMANDS: dict[str, Listed] = {
         "Show the story of one event: where it was read, its scores and their reasons, its routing, judge and windows.",
     ),
     "compare": Listed("compare", "Compare two evaluations of the same events, B with the baseline A."),
+    "labels": Listed("labels", "Label answers, and see how far the scores agree with people."),
     "metrics": Listed("metrics", "Show the catalogue of metrics; `ragweir metrics NAME` shows one in full."),
     "publish": Listed(
         "publish",

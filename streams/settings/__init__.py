@@ -37,6 +37,7 @@ from ragweir.streams.settings.imports import import_function
 from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
 from ragweir.streams.settings.kernel import KernelSettings
+from ragweir.streams.settings.labels import LabelSettings
 from ragweir.streams.settings.publish import PublishSettings
 from ragweir.streams.settings.registry import RegistrySettings
 from ragweir.streams.settings.routing import (
@@ -59,6 +60,7 @@ __all__ = [
     "JudgeSettings",
     "KafkaSettings",
     "KernelSettings",
+    "LabelSettings",
     "LimitSettings",
     "MetricSettings",
     "OtlpOutputSettings",
@@ -120,6 +122,7 @@ class Settings(BaseSettings):
     routing: RoutingSettings = RoutingSettings()
     judge: JudgeSettings = JudgeSettings()
     publish: PublishSettings = PublishSettings()
+    labels: LabelSettings = LabelSettings()
     slo: tuple[Slo, ...] = ()
 
     @field_validator("slo")

@@ -21,8 +21,8 @@ _ORDINARY = {
     ),
     "units": "chars day dollars hour microdollars millionths minute seconds usd",
     "an application and its answers": (
-        "answers asked bm25 chunk comment confidence document embedding environment expected extra feedback "
-        "history knn model prompt query question rank relevant response result retrieval retrieved returned "
+        "answers asked bm25 chunk comment comments confidence document embedding environment expected extra feedback "
+        "history knn model prompt query rank relevant response result retrieval retrieved returned "
         "role session text token tokens tools usage wanted"
     ),
     "Kafka, HTTP and programs": (
@@ -32,7 +32,7 @@ _ORDINARY = {
         "sources telemetry timeout timestamp transactions"
     ),
     "statistics and money": (
-        "affordable categories cost distance factor histogram interval mean prices quantile ragas ratio "
+        "affordable categories cost distance factor histogram interval mean prices quantile range ragas ratio "
         "scheme series spent statistic summed tolerance"
     ),
     "commands": "compare compared demo doctor explain explanations join simulate tap",

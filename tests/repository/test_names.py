@@ -15,7 +15,18 @@ CONCEPTS = frozenset(
         *("agent", "instruments", "from_settings", "parts", "service", "services"),  # of each service
         *("client", "decoder", "server", "ledger", "overlap"),  # of Kafka, registry, judge; of each format; ...
         *("compare", "demo", "explain", "publish", "registry_records", "routing", "runs", "story", "texts"),
-        *("dead_letter", "events", "judge", "kafka", "objectives", "registry", "telemetry", "topics", "traces"),
+        *(
+            "dead_letter",
+            "events",
+            "judge",
+            "kafka",
+            "labels",
+            "objectives",
+            "registry",
+            "telemetry",
+            "topics",
+            "traces",
+        ),
         "windows",
     )
 )

@@ -21,6 +21,7 @@ from ragweir.streams.commands import app
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.services.instruments import TABLE, owners
 from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings.labels import Question
 from tools import reference
 from tools.reference import acls
 from tools.reference.markdown import plain as plain_text
@@ -39,7 +40,7 @@ def settings() -> Rows:
     rows = [
         (f"{name}.{each}", meaning) for name, group in GROUPS.items() for each, meaning in field_meanings(group).items()
     ]
-    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, OtlpOutputSettings]
+    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, OtlpOutputSettings, Question]
     rows += [
         (group.model_fields[each].alias or each, meaning)
         for group in nested

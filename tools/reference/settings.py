@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings.labels import Question
 from tools.reference.markdown import anchor, blocks, code, plain, table
 from tools.reference.records import field_meanings
 
@@ -18,6 +19,7 @@ NESTED: tuple[tuple[str, type[SettingsGroup]], ...] = (
     ("[[routing.rules]]", Rule),
     ("[judge.prices.MODEL]", Price),
     ("[output.otlp]", OtlpOutputSettings),
+    ("[[labels.questions]]", Question),
 )
 """Tables within tables, by the TOML header that begins them."""
 

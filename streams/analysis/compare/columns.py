@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, chain
 from pathlib import Path
@@ -26,7 +25,7 @@ import orjson
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints
 from ragweir.streams.analysis.compare import parquet_columns
-from ragweir.streams.files.events import is_plain, read_events
+from ragweir.streams.files.events import scan_events
 from ragweir.streams.files.parquet import is_parquet
 from ragweir.streams.runtime.processes.child_python import python_command
 
@@ -36,7 +35,6 @@ _MAX_BYTES = 16 * 1024 * 1024
 """Size of the largest evaluation."""
 _LINES = 512
 """Lines of a block."""
-_BUFFER_BYTES = 256 * 1024
 _DIGEST_BYTES = 16
 _KEY_BYTES = 8
 _NO_KEY = bytes(_KEY_BYTES)
@@ -193,25 +191,10 @@ def _blocks(file: Path, name: str, by: Sequence[str], on_bytes: OnBytes, *, has_
     """Yield the blocks of a file; without scores if these are columns of their own."""
     decoder = _Decoder(by, name)
     if has_rows:
-        yield from decoder.blocks(_lines(file, on_bytes))
+        yield from decoder.blocks(scan_events(file, _MAX_BYTES, on_bytes))
         return
     for block in parquet_columns.lines(file, name, decoder.fields, decoder.line, on_bytes):
         yield (), [()] * len(block), block
-
-
-def _lines(file: Path, on_bytes: OnBytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file with their numbers; plain JSON lines without the layers that read other formats."""
-    if not is_plain(file):
-        yield from read_events(file, _MAX_BYTES, on_bytes)
-        return
-    with file.open("rb", _BUFFER_BYTES) as stream:
-        told = 0
-        for number, line in enumerate(iter(partial(stream.readline, _MAX_BYTES), b""), 1):
-            if not number % _LINES:
-                on_bytes(stream.tell() - told)
-                told = stream.tell()
-            if not line.isspace():
-                yield number, line
 
 
 class _Decoder:

@@ -1,0 +1,105 @@
+"""The share of answers with a property, with its 95 % limits, from answers that were drawn with known chances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import NamedTuple
+
+from ragweir.metrics.aggregation.interval import RandomSample, beta_quantile, is_sufficient, limit
+
+_MISS = 0.025
+"""Probability on either side of an interval."""
+_MOST = 1 - 1e-6
+"""Maximum chance below 1."""
+_ALIKE = 1e-6
+"""Relative difference up to which chances count as equal, as they are rounded."""
+
+
+class Limits(NamedTuple):
+    """A number with its 95 % limits."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    """Number of labels that it rests on."""
+
+    @property
+    def complement(self) -> Limits:
+        """The limits of 1 minus the number."""
+        return Limits(1 - self.value, 1 - self.high, 1 - self.low, self.n)
+
+
+class Observed(NamedTuple):
+    """One answer."""
+
+    holds: bool | None
+    """True if it has the property; None if that is not known."""
+    chance: float
+    """Chance with which it was observed, up to a factor that all answers share."""
+
+
+def clopper_pearson(hits: int, number: int) -> tuple[float, float]:
+    """Return the 95 % limits of a share by Clopper and Pearson (1934).
+
+    >>> [round(each, 4) for each in clopper_pearson(3, 20)], clopper_pearson(0, 0)
+    ([0.0321, 0.3789], (0.0, 1.0))
+    """
+    low = beta_quantile(_MISS, hits, number - hits + 1) if hits else 0.0
+    high = beta_quantile(1 - _MISS, hits + 1, number - hits) if hits < number else 1.0
+    return low, high
+
+
+def share(answers: Sequence[Observed]) -> Limits | None:
+    """Return the share of answers with a property; None if it is known of none.
+
+    The lower limit takes the property of an answer of which it is not known for absent, the upper limit for present.
+    With equal chances the limits are those of Clopper and Pearson, else those of `metrics.aggregation.interval`.
+
+    >>> [round(each, 4) for each in share([Observed(True, 0.1), Observed(False, 0.1), Observed(None, 0.1)])]
+    [0.5, 0.0084, 0.9916, 2]
+    """
+    known = [each for each in answers if each.holds is not None]
+    if not known:
+        return None
+    hits, unknown = sum(each.holds is True for each in known), len(answers) - len(known)
+    chances = [each.chance for each in answers]
+    if max(chances) - min(chances) <= _ALIKE * max(chances):
+        low, _ = clopper_pearson(hits, len(answers))
+        _, high = clopper_pearson(hits + unknown, len(answers))
+        return Limits(hits / len(known), low, high, len(known))
+    value = sum(1 / each.chance for each in known if each.holds) / sum(1 / each.chance for each in known)
+    low, high = (_weighted_limit(answers, upper=upper) for upper in (False, True))
+    return Limits(value, min(low, value), max(high, value), len(known))
+
+
+def _weighted_limit(answers: Sequence[Observed], *, upper: bool) -> float:
+    sample = RandomSample(0.0, 0.0, 0.0, 0.0, 0.0)
+    chances = [min(each.chance, _MOST) for each in answers]
+    for each, chance in zip(answers, chances, strict=True):
+        sample = sample.one_more(float(upper if each.holds is None else each.holds), chance)
+    least = min(chances)
+    if not is_sufficient(sample, least):
+        return float(upper)
+    return limit(0, 0.0, sample, round(sample.events), least, (0.0, 1.0), upper=upper)
+
+
+def combined(function: Callable[..., float], *numbers: Limits) -> tuple[float, float]:
+    """Return the 95 % limits of a function of independent numbers, by the method of Zou and Donner (2008).
+
+    A number's contribution to a limit is the distance that the function moves when the number alone moves to its less
+    favourable limit.
+
+    >>> low, high = combined(lambda one, other: one + other, Limits(0.3, 0.2, 0.4, 9), Limits(0.2, 0.17, 0.24, 9))
+    >>> round(low, 4), round(high, 4)
+    (0.3956, 0.6077)
+    """
+    values = [each.value for each in numbers]
+    best = function(*values)
+    below = above = 0.0
+    for place, each in enumerate(numbers):
+        moved = [function(*values[:place], end, *values[place + 1 :]) for end in (each.low, each.high)]
+        below += max(0.0, best - min(moved)) ** 2
+        above += max(0.0, max(moved) - best) ** 2
+    return best - sqrt(below), best + sqrt(above)

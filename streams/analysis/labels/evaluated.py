@@ -1,0 +1,195 @@
+"""The evaluations of a file as columns: of each event its time, its group, and the verdicts of some criteria.
+
+A file of a million evaluations takes some 300 MB, whatever its metrics are.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ragweir.errors import PermanentError
+from ragweir.streams.analysis.labels.criteria import Criterion
+from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, NOT_SELECTED, UNANSWERED, UNDEFINED, Tally
+from ragweir.streams.files.events import scan_events
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Size of the largest line of evaluations or labels."""
+_FINAL = ("judged", "failed")
+
+
+class Group(NamedTuple):
+    """What many events share."""
+
+    application: str | None
+    dimensions: tuple[tuple[str, str], ...]
+    catalogue_version: str | None
+    model: str | None
+    """Configured model of the judge; None for an event that was not judged."""
+    versions: str
+    """Versions of the suites that judged."""
+
+
+class _LineSuite(msgspec.Struct, gc=False):
+    suite: str
+    status: str
+    probability: float
+
+
+class _LineDecision(msgspec.Struct, gc=False, frozen=True):
+    suites: tuple[_LineSuite, ...] = ()
+
+
+class _LineJudge(msgspec.Struct, gc=False):
+    model: str
+    prompt_version: str
+
+
+class _EvaluationLine(msgspec.Struct, gc=False):
+    event_id: str | int
+    event_time: datetime
+    catalogue_version: str | None = None
+    application: str | None = None
+    tenant: str | None = None
+    environment: str | None = None
+    pipeline_version: str | None = None
+    model: str | None = None
+    question_id: str | None = None
+    labels: dict[str, str] = {}
+    undefined: tuple[str, ...] = ()
+    decision: _LineDecision = _LineDecision()
+    judge: _LineJudge | None = None
+
+
+class Evaluated:
+    """The evaluations of a file; of several with the same id the last one counts.
+
+    Args:
+        criteria: the criteria of which the events have verdicts.
+        dimensions: the dimensions that labels carry.
+    """
+
+    def __init__(self, criteria: Sequence[Criterion], dimensions: Sequence[str]) -> None:
+        self.criteria = tuple(criteria)
+        self._dimensions = tuple(dimensions)
+        self.rows: dict[str, int] = {}
+        """The row of each event by its id."""
+        self.times = array("d")
+        self.groups: list[Group] = []
+        self._group_numbers: dict[Group, int] = {}
+        self.group = array("i")
+        self.verdicts = [array("b") for _ in criteria]
+        self.values = [array("d") for _ in criteria]
+        self.chances = [array("d") for _ in criteria]
+        names = dict.fromkeys(each.metric for each in criteria)
+        fields = [(f"m{place}", Any, msgspec.field(default=None, name=name)) for place, name in enumerate(names)]
+        scores = msgspec.defstruct("Scores", fields, gc=False)
+        self._fields = {name: f"m{place}" for place, name in enumerate(names)}
+        line = msgspec.defstruct("Line", [("scores", scores | None, None)], bases=(_EvaluationLine,), gc=False)
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line, strict=False)
+        self._decode = decoder.decode
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, value: bytes) -> None:
+        """Add an evaluation.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        line = self._decode(value)
+        row = self.rows.setdefault(str(line.event_id), len(self.rows))
+        judge = line.judge
+        group = Group(
+            line.application,
+            tuple((name, text) for name in self._dimensions if (text := _dimension(line, name)) is not None),
+            line.catalogue_version,
+            judge and judge.model,
+            judge.prompt_version if judge else "",
+        )
+        number = self._group_numbers.setdefault(group, len(self.groups))
+        if number == len(self.groups):
+            self.groups.append(group)
+        time = line.event_time if line.event_time.tzinfo else line.event_time.replace(tzinfo=UTC)
+        _put(self.times, row, time.timestamp())
+        _put(self.group, row, number)
+        for place, criterion in enumerate(self.criteria):
+            value_ = line.scores and getattr(line.scores, self._fields[criterion.metric])
+            verdict, chance = _verdict(line, criterion, value_)
+            _put(self.verdicts[place], row, verdict)
+            _put(self.values[place], row, float("nan") if value_ is None else float(value_))
+            _put(self.chances[place], row, chance)
+
+    def tally(self, place: int, rows: Iterable[int]) -> Tally:
+        """Count rows by verdict of a criterion and probability of being judged."""
+        verdicts, chances = self.verdicts[place], self.chances[place]
+        return Counter((verdicts[row], chances[row]) for row in rows)
+
+    def has_values(self, place: int) -> bool:
+        """Return whether an event has a verdict of a criterion."""
+        return BAD in self.verdicts[place] or GOOD in self.verdicts[place]
+
+    def judged_by(self, place: int, row: int) -> tuple[str | None, str | None]:
+        """Return the model and the version of the suite that gave a verdict; (None, None) for a free metric."""
+        suite, own = self.criteria[place].suite, self.groups[self.group[row]]
+        if suite is None or own.model is None:
+            return None, None
+        versions = dict(each.partition(":")[::2] for each in own.versions.split(" "))
+        return own.model, versions.get(suite)
+
+
+def read_evaluated(
+    file: Path, criteria: Sequence[Criterion], dimensions: Sequence[str], on_bytes: Callable[[int], None]
+) -> Evaluated:
+    """Read a file of evaluations, as `ragweir score --out` writes it, in any format that is read.
+
+    Raises:
+        PermanentError: if it cannot be read, or does not hold evaluations.
+    """
+    found = Evaluated(criteria, dimensions)
+    number = 0
+    try:
+        for number, line in scan_events(file, MAX_BYTES, on_bytes):  # noqa: B007 - for the error
+            found.add(line)
+    except OSError as error:
+        raise PermanentError(f"{file} cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise PermanentError(
+            f"line {number} of {file} is no evaluation, as `ragweir score --out` writes them: {error}"
+        ) from None
+    if not found.rows:
+        raise PermanentError(f"{file} holds no evaluation; `ragweir score --out` makes them")
+    return found
+
+
+def _put(column: array[Any], row: int, value: float) -> None:
+    if row == len(column):
+        column.append(value)
+    else:
+        column[row] = value
+
+
+def _dimension(line: _EvaluationLine, name: str) -> str | None:
+    own, _, label = name.partition(".")
+    return line.labels.get(label) if label else getattr(line, own)
+
+
+def _verdict(line: _EvaluationLine, criterion: Criterion, value: float | None) -> tuple[int, float]:
+    """Return the verdict on an event, and its probability of being judged."""
+    if criterion.suite is None:
+        return UNDEFINED if value is None else BAD if criterion.is_bad(value) else GOOD, 1.0
+    own = next((each for each in line.decision.suites if each.suite == criterion.suite), None)
+    if own is None or not own.probability or own.status == "not_selected":
+        return NOT_SELECTED, own.probability if own else 0.0
+    if value is not None and own.status == "judged":
+        return BAD if criterion.is_bad(value) else GOOD, own.probability
+    if value is None and criterion.metric in line.undefined and own.status in _FINAL:
+        return UNDEFINED, own.probability
+    return UNANSWERED, own.probability
