@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 
 from ragweir.metrics.people.agreement import Agreement, PeopleVerdict, agreement, kappa
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.label import Draw, Label
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import Evaluated
-from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, Frame
+from ragweir.streams.analysis.labels.sampling_frame import Frame
 from ragweir.streams.analysis.labels.store import PeopleLabels
+from ragweir.streams.analysis.labels.verdicts import (
+    AnswerLabels,
+    Judge,
+    VerdictsOfFile,
+    VerdictsOfLabels,
+    VerdictSource,
+    answers_of,
+)
 from ragweir.streams.settings.labels import Question
 
 FEWEST_PAIRS = 30
 """Minimum number of answers with labels of two people for their agreement."""
 UNKNOWN = "agreement with people unknown"
-
+_EXAMPLES = 8
 NUMBERS = {
     "tpr": "TPR: bad answers that the metric catches",
     "tnr": "TNR: good answers that it passes",
@@ -32,8 +40,7 @@ NUMBERS = {
 """The numbers of a table, with their names for people."""
 
 Criteria = Sequence[tuple[Question, Sequence[Criterion]]]
-Judge = tuple[str | None, str | None]
-"""Model and suite version; None for a free metric."""
+_Rows = list[tuple[AnswerLabels, PeopleVerdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +48,9 @@ class AgreementTable:
     """The agreement of one metric with people."""
 
     question: str
-    metric: str
-    threshold: float
+    criterion: Criterion
     application: str | None
-    model: str | None
-    suite_version: str | None
+    judge: Judge
     start: datetime
     end: datetime
     labels: int
@@ -64,14 +69,15 @@ class AgreementTable:
 
     @property
     def title(self) -> str:
-        """What the table is about."""
-        judge = "" if self.model is None else f", judged by {self.model} (suite version {self.suite_version})"
+        """The subject of the table."""
+        model, version = self.judge
+        judge = "" if model is None else f", judged by {model} (suite version {version})"
         where = "" if self.application is None else f", application {self.application}"
-        return f"{self.question}: {self.metric} with threshold {self.threshold:g}{where}{judge}"
+        return f"{self.question}: {self.criterion.metric} with threshold {self.criterion.threshold:g}{where}{judge}"
 
     @property
     def basis(self) -> str:
-        """What the numbers rest on."""
+        """The labels that the numbers rest on, and the events that they speak of."""
         unanswered = f", {self.unanswered:,} of them without an answer" if self.unanswered else ""
         of = "of all events" if self.drawn else "of the labelled answers alone, which were not drawn,"
         return (
@@ -83,11 +89,11 @@ class AgreementTable:
         """Return the table as JSON has it."""
         return {
             "question": self.question,
-            "metric": self.metric,
-            "threshold": self.threshold,
+            "metric": self.criterion.metric,
+            "threshold": self.criterion.threshold,
             "application": self.application,
-            "model": self.model,
-            "suite_version": self.suite_version,
+            "model": self.judge.model,
+            "suite_version": self.judge.suite_version,
             "from": self.start,
             "to": self.end,
             "labels": self.labels,
@@ -115,17 +121,6 @@ def _number(found: Limits | str) -> dict[str, Any]:
     return {name: round(each, 6) for name, each in found._asdict().items()}
 
 
-class _Answer(NamedTuple):
-    """The labels of one answer."""
-
-    event_id: str
-    bad: bool | None
-    """True if more people call it bad than good; None if as many do."""
-    first: Label
-    said: tuple[bool, ...]
-    """What each person said, in order of time, without those who cannot tell."""
-
-
 def report(labels: PeopleLabels, criteria: Criteria, evaluated: Evaluated | None = None) -> LabelReport:
     """Return the agreement of metrics with people.
 
@@ -142,237 +137,137 @@ def report(labels: PeopleLabels, criteria: Criteria, evaluated: Evaluated | None
         if label.kind != "user":
             by_question[label.question].append(label)
     if users:
-        found.notes.append(f"{users:,} labels of users are in no table: users choose what they rate")
+        found.notes.append(f"{users:,} labels of users are in no table: users choose the answers that they rate")
     place = 0
     for question, own in criteria:
-        given = by_question.pop(question.name, [])
-        answers = list(_answers(question, given, found.notes))
+        answers, wrong = answers_of(question, by_question.pop(question.name, []))
+        if wrong:
+            values = ", ".join(sorted(wrong)[:_EXAMPLES])
+            found.notes.append(f"{wrong.total():,} labels have values that are no answer to {question.name}: {values}")
         for criterion in own:
-            found.tables.extend(_tables(question, criterion, place, answers, labels.draws, evaluated, found.notes))
+            verdicts = VerdictsOfLabels(criterion) if evaluated is None else VerdictsOfFile(evaluated, place)
+            subject = _Subject(question.name, criterion, verdicts, labels.draws, found.notes)
+            found.tables.extend(subject.tables(answers))
             place += 1
     if by_question:
-        unknown = ", ".join(sorted(by_question)[:8])
+        unknown = ", ".join(sorted(by_question)[:_EXAMPLES])
         number = sum(map(len, by_question.values()))
-        found.notes.append(f"{number:,} labels are of questions that labels.questions does not have: {unknown}")
+        found.notes.append(f"{number:,} labels are of questions that are not reported here: {unknown}")
     if not found.tables:
-        found.notes.append(UNKNOWN)
+        hint = "; name the evaluations of the events, as the labels carry no score" if evaluated is None else ""
+        found.notes.append(UNKNOWN + hint)
     return found
 
 
-def _answers(question: Question, given: Iterable[Label], notes: list[str]) -> Iterator[_Answer]:
-    by_event: dict[str, list[Label]] = defaultdict(list)
-    wrong: Counter[str] = Counter()
-    for label in given:
-        if question.read(label.value) is None:
-            wrong[str(label.value)] += 1
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """A question and a criterion, whose tables are made."""
+
+    question: str
+    criterion: Criterion
+    verdicts: VerdictsOfLabels | VerdictsOfFile
+    draws: Mapping[str, Draw]
+    notes: list[str]
+
+    def tables(self, answers: Sequence[AnswerLabels]) -> Iterator[AgreementTable]:
+        """Yield the tables of drawn answers, or of all if none was drawn."""
+        drawn = [each for each in answers if each.draw_id is not None and self._has_frame(each.draw_id)]
+        if drawn and len(drawn) < len(answers):
+            others = len(answers) - len(drawn)
+            self.notes.append(f"{others:,} labelled answers to {self.question} were not drawn, and are in no table")
+        known = [each for each in drawn or answers if self.verdicts.verdict(each) is not None]
+        if missing := len(drawn or answers) - len(known):
+            self.notes.append(f"{missing:,} labelled answers to {self.question} have no {self.criterion.metric} here")
+        if drawn:
+            yield from self._of_drawn(known)
+        elif isinstance(self.verdicts, VerdictsOfFile):
+            yield from self._of_given(known, self.verdicts)
+
+    def _has_frame(self, draw_id: str) -> bool:
+        return draw_id in self.draws or isinstance(self.verdicts, VerdictsOfFile)
+
+    def _of_drawn(self, answers: Sequence[AnswerLabels]) -> Iterator[AgreementTable]:
+        rated = Counter(map(self._stratum, answers))
+        by_table: dict[tuple[str | None, Judge], list[AnswerLabels]] = defaultdict(list)
+        for each in answers:
+            made = self.draws.get(each.draw_id or "")
+            by_table[made.application if made else None, self.verdicts.judge(each)].append(each)
+        for (application, judge), those in by_table.items():
+            rows = [(each, _people_verdict(self.verdicts, each, self._labelled_chance(each, rated))) for each in those]
+            frame, start, end = self._range(those)
+            yield self._table(application, judge, start, end, rows, frame.flagged())
+
+    def _of_given(self, answers: Sequence[AnswerLabels], verdicts: VerdictsOfFile) -> Iterator[AgreementTable]:
+        """Yield the tables of answers that were not drawn, such as imported ones."""
+        by_table: dict[tuple[str | None, Judge], list[AnswerLabels]] = defaultdict(list)
+        for each in answers:
+            by_table[verdicts.application(each), verdicts.judge(each)].append(each)
+        for (application, judge), those in by_table.items():
+            rows = [(each, _people_verdict(verdicts, each, 1.0)) for each in those]
+            times = verdicts.times(those)
+            yield self._table(application, judge, min(times), max(times), rows, None)
+
+    def _table(
+        self,
+        application: str | None,
+        judge: Judge,
+        start: datetime,
+        end: datetime,
+        rows: _Rows,
+        flagged: Limits | str | None,
+    ) -> AgreementTable:
+        if isinstance(flagged, str):
+            found = Agreement(*(flagged for _ in Agreement._fields))
         else:
-            by_event[label.event_id].append(label)
-    if wrong:
-        values = ", ".join(sorted(wrong)[:8])
-        notes.append(f"{wrong.total():,} labels have values that are no answer to {question.name}: {values}")
-    for event_id, labels in by_event.items():
-        labels.sort(key=lambda label: label.time)
-        said = tuple(bad for label in labels if (bad := question.is_bad(label.value)) is not None)
-        balance = sum(1 if bad else -1 for bad in said)
-        first = next((label for label in labels if label.draw is not None), labels[0])
-        yield _Answer(event_id, balance > 0 if balance else None, first, said)
-
-
-def _tables(
-    question: Question,
-    criterion: Criterion,
-    place: int,
-    answers: Sequence[_Answer],
-    draws: Mapping[str, Draw],
-    evaluated: Evaluated | None,
-    notes: list[str],
-) -> Iterator[AgreementTable]:
-    """Yield the tables of one question and metric: of drawn answers, or of all if none was drawn."""
-    drawn = [each for each in answers if each.first.draw and (each.first.draw.id in draws or evaluated)]
-    if not drawn:
-        yield from _of_given(question, criterion, place, answers, evaluated, notes)
-        return
-    if others := len(answers) - len(drawn):
-        notes.append(f"{others:,} labelled answers to {question.name} were not drawn, and are in no table")
-    by_table: dict[tuple[str | None, Judge], list[_Answer]] = defaultdict(list)
-    for each in drawn:
-        by_table[_table_of(each, criterion, place, draws, evaluated)].append(each)
-    for (application, (model, version)), those in by_table.items():
-        rows = list(_drawn_rows(those, criterion, place, draws, evaluated))
-        if missing := len(those) - len(rows):
-            notes.append(f"{missing:,} labelled answers to {question.name} have no {criterion.metric}")
-        if not rows:
-            continue
-        ids = {each.first.draw.id for each in those if each.first.draw}
-        frame, start, end = _range(ids, place, draws, evaluated)
-        yield AgreementTable(
-            question.name,
-            criterion.metric,
-            criterion.threshold,
+            found = agreement([each for _, each in rows], flagged)
+        return AgreementTable(
+            self.question,
+            self.criterion,
             application,
-            model,
-            version,
+            judge,
             start,
             end,
             len(rows),
             sum(each.bad is None for _, each in rows),
-            drawn=True,
-            agreement=_agreement(rows, frame.flagged()),
+            drawn=flagged is not None,
+            agreement=found,
             person_to_person=_persons(rows),
         )
 
+    def _stratum(self, answer: AnswerLabels) -> tuple[str | None, bool]:
+        """Return the draw of an answer, and true if it was drawn from those that the metric calls bad."""
+        judged = answer.first.judged
+        return answer.draw_id, judged.bad if judged else bool(self.verdicts.verdict(answer))
 
-def _table_of(
-    answer: _Answer, criterion: Criterion, place: int, draws: Mapping[str, Draw], evaluated: Evaluated | None
-) -> tuple[str | None, Judge]:
-    """Return the application and the judge of the table that a drawn answer belongs to."""
-    made = draws.get(answer.first.draw.id) if answer.first.draw else None
-    row = evaluated.rows.get(answer.event_id) if evaluated else None
-    if criterion.suite is None:
-        judge: Judge = None, None
-    elif evaluated is None or row is None:
-        judge = (made.model, made.suite_version) if made else (None, None)
-    else:
-        judge = evaluated.judged_by(place, row)
-    return made.application if made else None, judge
+    def _labelled_chance(self, answer: AnswerLabels, rated: Mapping[tuple[str | None, bool], int]) -> float:
+        """Return the chance that a judged answer was drawn and labelled.
 
-
-Rows = list[tuple[_Answer, PeopleVerdict]]
-
-
-def _agreement(rows: Rows, flagged: Limits | str | None) -> Agreement:
-    if isinstance(flagged, str):
-        return Agreement(*(flagged for _ in Agreement._fields))
-    return agreement([each for _, each in rows], flagged)
-
-
-def _drawn_rows(
-    answers: Sequence[_Answer],
-    criterion: Criterion,
-    place: int,
-    draws: Mapping[str, Draw],
-    evaluated: Evaluated | None,
-) -> Iterator[tuple[_Answer, PeopleVerdict]]:
-    """Yield the answers of draws that have a verdict, with the chances with which they were labelled.
-
-    Where only a part of a draw is labelled yet, each chance is multiplied by the labelled share of its verdict.
-    """
-    rated = Counter(_stratum(each, place, evaluated) for each in answers)
-    for each in answers:
-        verdict, draw = _verdict(each, criterion, place, evaluated), each.first.draw
-        if verdict is None or draw is None:
-            continue
-        stratum = _stratum(each, place, evaluated)
-        made = draws.get(draw.id)
+        Where only a part of a draw is labelled yet, the chance of being drawn is multiplied by the labelled share.
+        """
+        stratum = self._stratum(answer)
+        made = self.draws.get(answer.draw_id or "")
         size = 0 if made is None else (made.bad if stratum[1] else made.good).drawn
         share = min(1.0, rated[stratum] / size) if size else 1.0
-        judged = each.first.judged
-        if judged is None and evaluated is None:
-            continue
-        judged_with = judged.probability if judged else 1.0
-        if judged is None and evaluated is not None:
-            judged_with = evaluated.chances[place][evaluated.rows[each.event_id]]
-        yield each, PeopleVerdict(verdict, each.bad, judged_with * draw.probability * share)
+        return share * (answer.first.draw.probability if answer.first.draw else 1.0)
+
+    def _range(self, answers: Sequence[AnswerLabels]) -> tuple[Frame, datetime, datetime]:
+        """Return the frame of the answers' draws, with its begin and end; all evaluations for draws without sums."""
+        ids = dict.fromkeys(each.draw_id for each in answers if each.draw_id in self.draws)
+        made = [self.draws[each] for each in ids if each]
+        if not made and isinstance(self.verdicts, VerdictsOfFile):
+            times = self.verdicts.times(answers)
+            return self.verdicts.whole(), min(times), max(times)
+        frame = Frame()
+        for each in made:
+            frame = frame.plus(self.verdicts.frame(each))
+        return frame, min(each.start for each in made), max(each.end for each in made)
 
 
-def _stratum(answer: _Answer, place: int, evaluated: Evaluated | None) -> tuple[str, bool]:
-    """Return the draw of an answer, and whether it was drawn from those that are bad."""
-    first = answer.first
-    own = first.draw.id if first.draw else ""
-    if first.judged is not None:
-        return own, first.judged.bad
-    row = evaluated.rows.get(answer.event_id) if evaluated else None
-    return own, evaluated is not None and row is not None and evaluated.verdicts[place][row] == BAD
+def _people_verdict(verdicts: VerdictSource, answer: AnswerLabels, labelled: float) -> PeopleVerdict:
+    return PeopleVerdict(bool(verdicts.verdict(answer)), answer.bad, verdicts.chance(answer) * labelled)
 
 
-def _range(
-    ids: Iterable[str], place: int, draws: Mapping[str, Draw], evaluated: Evaluated | None
-) -> tuple[Frame, datetime, datetime]:
-    """Return the frame of some draws with its begin and end; all evaluations for draws that the labels do not have."""
-    frame, times = Frame(), []
-    for made in (draws[each] for each in ids if each in draws):
-        frame = frame.plus(_frame(made, place, evaluated))
-        times += [made.start, made.end]
-    if not times and evaluated is not None:
-        frame = Frame.of(evaluated.tally(place, range(len(evaluated))))
-        times = [datetime.fromtimestamp(each(evaluated.times), UTC) for each in (min, max)]
-    return frame, min(times), max(times)
-
-
-def _frame(made: Draw, place: int, evaluated: Evaluated | None) -> Frame:
-    if evaluated is None:
-        return Frame.from_draw(made)
-    start, end = made.start.timestamp(), made.end.timestamp()
-    numbers = {
-        number
-        for number, group in enumerate(evaluated.groups)
-        if made.application is None or group.application == made.application
-    }
-    rows = (
-        row
-        for row, (time, number) in enumerate(zip(evaluated.times, evaluated.group, strict=True))
-        if start <= time < end and number in numbers
-    )
-    return Frame.of(evaluated.tally(place, rows))
-
-
-def _verdict(answer: _Answer, criterion: Criterion, place: int, evaluated: Evaluated | None) -> bool | None:
-    """Return whether the metric calls an answer bad; None if it has no verdict."""
-    if evaluated is None:
-        judged = answer.first.judged
-        return criterion.is_bad(judged.value) if judged and judged.metric == criterion.metric else None
-    row = evaluated.rows.get(answer.event_id)
-    verdict = None if row is None else evaluated.verdicts[place][row]
-    return verdict == BAD if verdict in (BAD, GOOD) else None
-
-
-def _of_given(
-    question: Question,
-    criterion: Criterion,
-    place: int,
-    answers: Sequence[_Answer],
-    evaluated: Evaluated | None,
-    notes: list[str],
-) -> Iterator[AgreementTable]:
-    """Yield the tables of answers that were not drawn, such as imported ones, by application and judge."""
-    if evaluated is None:
-        if answers:
-            notes.append(
-                f"{len(answers):,} labelled answers to {question.name} were not drawn; --evaluations names the "
-                "evaluations of their events"
-            )
-        return
-    unknown = sum(each.event_id not in evaluated.rows for each in answers)
-    if unknown:
-        notes.append(f"{unknown:,} labelled answers to {question.name} are of events that are not evaluated")
-    by_table: dict[tuple[str | None, Judge], Rows] = defaultdict(list)
-    for each in answers:
-        verdict = _verdict(each, criterion, place, evaluated)
-        if verdict is not None:
-            row = evaluated.rows[each.event_id]
-            application = evaluated.groups[evaluated.group[row]].application
-            labelled = PeopleVerdict(verdict, each.bad, evaluated.chances[place][row])
-            by_table[application, evaluated.judged_by(place, row)].append((each, labelled))
-    for (application, (model, version)), rows in by_table.items():
-        times = [evaluated.times[evaluated.rows[each.event_id]] for each, _ in rows]
-        yield AgreementTable(
-            question.name,
-            criterion.metric,
-            criterion.threshold,
-            application,
-            model,
-            version,
-            datetime.fromtimestamp(min(times), UTC),
-            datetime.fromtimestamp(max(times), UTC),
-            len(rows),
-            sum(each.bad is None for _, each in rows),
-            drawn=False,
-            agreement=_agreement(rows, None),
-            person_to_person=_persons(rows),
-        )
-
-
-def _persons(rows: Rows) -> Limits | str:
+def _persons(rows: _Rows) -> Limits | str:
     """Return the kappa of the first two people of each answer that two have labelled."""
     pairs = [PeopleVerdict(each.said[0], each.said[1], own.chance) for each, own in rows if len(each.said) > 1]
     if len(pairs) < FEWEST_PAIRS:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from ragweir.metrics.aggregation import selection
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import NO_EVENTS, SCALE, Chance, Weights
@@ -68,7 +70,7 @@ class Frame:
             draw.events,
             draw.selected,
             draw.not_selected,
-            selection.from_record(ChanceRecord(**draw.chance.model_dump())),
+            selection.from_record(msgspec.convert(draw.chance.model_dump(), ChanceRecord)),
             *(
                 selection.from_sums(SelectionRecord(**sums.model_dump()))
                 for sums in (draw.undefined, draw.bad.judged, draw.good.judged)
