@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from conftest import create_topic, produce, read_to_end
+from conftest import QUICK_BROKER, create_topic, produce, read_to_end
 from poison import event
 from services import Services, eventually, quick
 
@@ -187,7 +187,7 @@ def test_a_missing_permission_condemns_no_record(guarded: Guarded, prefix: str, 
 @pytest.mark.heavy
 def test_a_worker_waits_for_a_broker_that_is_absent(services: Services) -> None:
     """Without a broker a worker says so once, is not ready, and works as soon as one comes."""
-    with local_kafka() as kafka:
+    with local_kafka(properties=QUICK_BROKER) as kafka:
         for name in ("interactions", "redrive", "evaluations", "dead-letter"):
             create_topic(kafka.bootstrap, f"late.{name}")
         kafka.stop()
