@@ -98,6 +98,17 @@ def files_of(path: Path) -> list[Path]:
     return files
 
 
+def check_distinct(*files: Path | None) -> None:
+    """Check that no file is named twice, to be read and written or to be written twice.
+
+    Raises:
+        typer.BadParameter: if two paths are the same file.
+    """
+    paths = [path.resolve() for path in files if path and path != Path(os.devnull)]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise typer.BadParameter(f"{twice} is named twice, and would be overwritten")
+
+
 def _input(path: Path) -> Input:
     if path != _STANDARD:
         with suppress(OSError):

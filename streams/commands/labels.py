@@ -16,6 +16,7 @@ from ragweir.streams.analysis.labels.evaluated import read_evaluated
 from ragweir.streams.analysis.labels.report import report as report_on
 from ragweir.streams.analysis.labels.store import read_labels, written
 from ragweir.streams.commands.app import app, err, out, settings
+from ragweir.streams.commands.labels_rate import rate
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import write
 from ragweir.streams.commands.screens.agreement_table import agreement_tables
@@ -84,6 +85,9 @@ def draw(
         f"{made.bad.judged.count:,} bad ones, {made.good.drawn:,} of {made.good.judged.count:,} good ones"
     )
     err.say(f"next: ragweir labels rate {to} --events EVENTS --out labels.jsonl")
+
+
+commands.command("rate")(rate)
 
 
 @commands.command()

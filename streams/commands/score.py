@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,7 +20,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation_record import read_evaluation
 from ragweir.streams.analysis.score.processes import ScoringProcesses
 from ragweir.streams.commands.app import FAILURE, STOPPED, app, err, settings
-from ragweir.streams.commands.inputs import read_inputs, total_size
+from ragweir.streams.commands.inputs import check_distinct, read_inputs, total_size
 from ragweir.streams.commands.options import DefaultTime, MapFile
 from ragweir.streams.commands.progress import Bars, FileProgress
 from ragweir.streams.commands.rejections import Rejections
@@ -117,7 +116,7 @@ def score(
     event is reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
     effective = settings(input={"map": map_file})
-    _check_distinct(file, out, windows, rejected, control)
+    check_distinct(file, out, windows, rejected, control)
     config = _config(effective, file.name, default_time, control, explain=explain)
     inputs = read_inputs(file)
     if windows and config.default_time is None:
@@ -227,17 +226,6 @@ def _config(
     table = RowTable()
     table.hold(read_row_file(control))
     return replace(config, rows=RowSource(table.rows()))
-
-
-def _check_distinct(*files: Path | None) -> None:
-    """Check that no file is named twice, to be read and written or to be written twice.
-
-    Raises:
-        typer.BadParameter: if two paths are the same file.
-    """
-    paths = [path.resolve() for path in files if path and path != Path(os.devnull)]
-    if twice := next((path for path in paths if paths.count(path) > 1), None):
-        raise typer.BadParameter(f"{twice} is named twice, and would be overwritten")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -47,6 +47,8 @@ class ScoredFiles:
     """Processes that score; None to score in this one."""
     has_map: bool = False
     """True if a map is given for these files."""
+    agent_of: Callable[[EvaluateConfig], EvaluateAgent] = EvaluateAgent
+    """Makes the agents that handle the events, one for each file."""
     formats: Counter[Format] = field(default_factory=Counter)
     """Files by format."""
     problems: list[str] = field(default_factory=list)
@@ -88,7 +90,7 @@ class ScoredFiles:
             first = list(islice(events, 1))  # The format is known with it.
             if reader.format.has_traces and self.has_map:
                 raise typer.BadParameter(f"{source.name} holds OpenTelemetry traces, which are read without a map")
-            agent, rest = EvaluateAgent(config), chain(first, events)
+            agent, rest = self.agent_of(config), chain(first, events)
             self._agent = agent
             if reader.format.has_traces:
                 lines = self._collect(collection, agent, rest, source)
@@ -121,7 +123,7 @@ class ScoredFiles:
     def _assembled(self, collection: TraceCollection) -> Iterator[tuple[Record, Outcome]]:
         """Yield the interactions of all traces, numbered from 1, with their outcomes."""
         # A map in the settings is for other events: these are in ragweir's own schema.
-        self._agent = agent = EvaluateAgent(_config_of(replace(self.config, decoders={}), self.inputs[-1]))
+        self._agent = agent = self.agent_of(_config_of(replace(self.config, decoders={}), self.inputs[-1]))
         number = 1
         self.unit = "interaction" if len(collection) else self.unit
         for trace in self.stop.ending(iter(collection)):

@@ -1,0 +1,58 @@
+"""The texts that a rater reads, of some events of the files that evaluations were scored from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from ragweir.errors import Rejected
+from ragweir.schemas.interaction import Context, Interaction, Message
+from ragweir.streams.runtime.records import Outcome, Record
+from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EventTexts:
+    """The texts of one event."""
+
+    query: str
+    response: str
+    contexts: tuple[Context, ...] | None
+    """The passages; None if the event does not name any. The text of one that was not captured is None."""
+    history: tuple[Message, ...] = ()
+    """The conversation before the query."""
+
+    @classmethod
+    def of(cls, event: Interaction) -> EventTexts | None:
+        """Return the texts of an event; None if its query or its answer was not captured."""
+        if event.query is None or event.response is None:
+            return None
+        return cls(event.query, event.response, event.contexts, tuple(event.history or ()))
+
+
+class TextsAgent(EvaluateAgent):
+    """Reads events as evaluate does and keeps the texts of some; it scores nothing.
+
+    Of several events of one id the first one with texts counts, as the later ones are duplicates.
+
+    Args:
+        config: how events are read.
+        wanted: the ids of the events.
+        found: the texts by id, to which those that are found are added.
+    """
+
+    def __init__(self, config: EvaluateConfig, wanted: Collection[str], found: dict[str, EventTexts]) -> None:
+        super().__init__(config)
+        self._wanted, self._found = wanted, found
+
+    @override
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        for record in records:
+            for event in self.read(record):
+                if isinstance(event, Rejected) or event[0].event_id not in self._wanted:
+                    continue
+                if (texts := EventTexts.of(event[0])) is not None:
+                    self._found.setdefault(event[0].event_id, texts)
+        return Outcome(settled=list(records))
