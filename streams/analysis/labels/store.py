@@ -94,14 +94,14 @@ def written(records: Iterable[Draw | Label | QueuedAnswer]) -> bytes:
 class LabelFile:
     """A file to which labels are added, by one process at a time. A new file is readable by its owner alone.
 
-    A last line without an end, which a killed process leaves, is removed.
+    A last line without an end, which a killed process leaves, is removed; so is a new file to which nothing was added.
 
     Raises:
         PermanentError: if the file cannot be written, holds something else, or another process has it open.
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file, self._is_new = file, not file.exists()
         try:
             self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWN)
         except OSError as error:
@@ -121,6 +121,8 @@ class LabelFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_new and not os.fstat(self._descriptor).st_size:
+            self._file.unlink(missing_ok=True)
         os.close(self._descriptor)
 
     def add_draw(self, draw: Draw) -> None:
