@@ -16,6 +16,7 @@ from ragweir.streams.analysis.labels.evaluated import read_evaluated
 from ragweir.streams.analysis.labels.report import report as report_on
 from ragweir.streams.analysis.labels.store import read_labels, written
 from ragweir.streams.commands.app import app, err, out, settings
+from ragweir.streams.commands.labels_import import export, import_, withdraw
 from ragweir.streams.commands.labels_rate import rate
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import write
@@ -42,8 +43,14 @@ def labels() -> None:
     """Label answers, and see how far the scores agree with people.
 
     `draw` chooses answers of a file of evaluations, `rate` asks about them in the terminal, `import` takes labels of
-    other tools, and `report` says how far a metric agrees with the labels.
+    other tools, and `report` says how far a metric agrees with the labels. `export` writes labels as a table, and
+    `withdraw` takes them back.
     """
+
+
+commands.command("import")(import_)
+commands.command("export")(export)
+commands.command("withdraw")(withdraw)
 
 
 @commands.command()

@@ -145,7 +145,9 @@ def _paths(rule: Any) -> Iterator[tuple[str | int | None, ...]]:
             yield from _paths(each)
     elif "path" in rule:
         path = steps(rule["path"])
-        yield from ((*path, *rest) for rest in _paths(rule["then"])) if "then" in rule else [path]
+        # The entries of an object are of any name.
+        goes_on = "then" in rule and "entries" not in rule
+        yield from ((*path, *rest) for rest in _paths(rule["then"])) if goes_on else [path]
         if "after" in rule:
             yield from _paths(rule["after"])
         if "where" in rule:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
+
+import orjson
 
 from ragweir.errors import UnreadableFile
 from ragweir.streams.files.bytestreams import CHUNK_BYTES, OnBytes
@@ -78,6 +80,27 @@ def opened(file: Path, name: str) -> Iterator[tuple[Any, dict[str, str]]]:
             yield db, {"file": escape(str(file))}
         except duckdb.Error as error:
             raise UnreadableFile(f"{name} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def as_parquet(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> bytes:
+    """Return rows as a Parquet file.
+
+    Args:
+        rows: the rows, as JSON data.
+        columns: the columns, with their types.
+
+    Raises:
+        UnreadableFile: if DuckDB is missing.
+    """
+    with TemporaryDirectory(prefix="ragweir-") as folder:
+        file, made = Path(folder, "rows.jsonl"), Path(folder, "rows.parquet")
+        file.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        types = ", ".join(f"{quoted(name)}: '{kind}'" for name, kind in columns.items())
+        query = f"select * from read_json($file, format = 'newline_delimited', columns = {{{types}}})"  # noqa: S608
+        with opened(file, "the rows") as (db, parameters):
+            db.execute("set timezone = 'UTC'")
+            db.sql(query, params=parameters).write_parquet(str(made))
+        return made.read_bytes()
 
 
 def is_parquet(file: Path) -> bool:

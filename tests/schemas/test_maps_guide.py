@@ -33,4 +33,4 @@ def test_an_example_gives_what_the_guide_shows(rules: str, shown: dict[str, Any]
 def test_the_guide_names_every_key_of_a_rule() -> None:
     keys = {"path", "in", "absent", *_SOURCES, *(key for keys in _SOURCES.values() for key in keys)}
     assert {key for key in keys if not re.search(rf"\b{key}\b", GUIDE)} == set()
-    assert len(EXAMPLES) == 8
+    assert len(EXAMPLES) == 9

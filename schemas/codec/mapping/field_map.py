@@ -80,7 +80,7 @@ class FieldMap:
         for name in self._constants.keys() - columns.keys():
             raise MapError(f"{name}[]: a constant needs another field of {name}[] that is read from a list")
         for name, group in columns.items():
-            self._columns[name] = [(_target(field)[0][1:], _aligned(field, group)) for field in group]
+            self._columns[name] = [(_target(field)[0][1:], aligned(field, group)) for field in group]
         missing = {"event_id", "query", "response"} - set(rules)
         if missing:
             raise MapError(f"the map must name {', '.join(sorted(missing))}")
@@ -92,13 +92,7 @@ class FieldMap:
         Raises:
             MapError: if it is not TOML, or a rule is wrong.
         """
-        try:
-            rules = tomllib.loads(toml)
-        except tomllib.TOMLDecodeError as error:
-            raise MapError(f"not TOML: {error}") from None
-        except RecursionError:
-            raise MapError("it is nested too deeply") from None
-        return cls(rules)
+        return cls(rules_in(toml))
 
     def selects(self, data: object) -> bool:
         """Return true if `where` selects the event."""
@@ -142,6 +136,20 @@ class FieldMap:
             if (items := _items(data, columns, self._constants.get(name, ()))) is not None:
                 ours[name] = items
         return ours
+
+
+def rules_in(toml: str) -> dict[str, Any]:
+    """Return the rules of a map.
+
+    Raises:
+        MapError: if it is not TOML.
+    """
+    try:
+        return tomllib.loads(toml)
+    except tomllib.TOMLDecodeError as error:
+        raise MapError(f"not TOML: {error}") from None
+    except RecursionError:
+        raise MapError("it is nested too deeply") from None
 
 
 def _items(
@@ -195,7 +203,7 @@ def _target(field: str) -> tuple[Names, bool]:
     return names, is_column
 
 
-def _aligned(field: str, columns: Mapping[str, CompiledRule]) -> Reader:
+def aligned(field: str, columns: Mapping[str, CompiledRule]) -> Reader:
     """Return the reader of a field of a list's elements, with as many values as the fields of the same list.
 
     Raises:

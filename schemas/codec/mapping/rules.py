@@ -16,13 +16,16 @@ from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_js
 from ragweir.schemas.codec.mapping.uses import Alternatives, Use, within
 
 _SOURCES: Mapping[str, frozenset[str]] = {
-    "path": frozenset({"where", "parse", "split", "then", "text", "translate", "otherwise", "unit", "after"}),
+    "path": frozenset(
+        {"where", "parse", "entries", "split", "then", "text", "translate", "otherwise", "unit", "after"}
+    ),
     "first": frozenset(),
     "hash": frozenset(),
     "row": frozenset(),
     "constant": frozenset(),
 }
 """The keys of which a table has one, with those that may stand beside it."""
+_BEFORE_THEN = ("parse", "entries", "split")
 _LAST = ("translate", "otherwise", "unit")
 _HASH_DIGITS = 32
 
@@ -78,7 +81,7 @@ def _path_rule(rule: Mapping[str, Any], scope: Scope) -> CompiledRule:
         conditions[-1] = repr(rule["where"])
         uses += within(used, path_steps[: len(path_steps) - len(last)])
     if then:
-        changes = [TRANSFORMATIONS[name](rule, scope) for name in ("parse", "split") if name in rule]
+        changes = [TRANSFORMATIONS[name](rule, scope) for name in _BEFORE_THEN if name in rule]
         uses += within(then.uses, path_steps, in_turn(*changes) if changes else None)
     inner = then if then and then.lists else None
     if inner:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragweir.errors import MapError
 from ragweir.schemas.codec.mapping.paths import Reader
 from ragweir.schemas.codec.mapping.uses import Alternatives
 
 _DEEPEST = 8
+_TIMES = ("started_at", "ended_at", "first_token_at", "spans[].started_at", "spans[].ended_at")
+"""The times of an interaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Scope:
     """True if the rule begins at the event, False if at an element or a parsed value."""
     columns: bool = False
     """True if the field is one of a list's elements."""
+    times: tuple[str, ...] = _TIMES
+    """The fields that are times."""
 
     def error(self, message: str) -> MapError:
         """Return an error about the rule."""
@@ -54,4 +58,4 @@ class Scope:
         """
         if self.depth == _DEEPEST:
             raise self.error(f"rules are nested more than {_DEEPEST} deep")
-        return Scope(self.field, self.depth + 1, self.is_root if is_root is None else is_root, self.columns)
+        return replace(self, depth=self.depth + 1, is_root=self.is_root if is_root is None else is_root)

@@ -13,7 +13,6 @@ from ragweir.schemas.codec.mapping.paths import ABSENT, Reader
 from ragweir.schemas.codec.mapping.scope import Scope
 from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch, parse_time
 
-_TIMES = ("started_at", "ended_at", "first_token_at", "spans[].started_at", "spans[].ended_at")
 _EPOCH = from_epoch(0, "s")
 _NONE = "no time"
 """Text that is no time, so that the event is rejected or the time flagged."""
@@ -82,6 +81,15 @@ def _splitting(rule: Mapping[str, Any], scope: Scope) -> Reader:
     return lambda value: (value.split(separator) if value else ABSENT) if isinstance(value, str) else value
 
 
+def _listing(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes a list of an object's entries; a value that is no object is kept."""
+    if rule["entries"] is not True:
+        raise scope.error("`entries` must be true")
+    return lambda value: (
+        [{"name": name, "value": each} for name, each in value.items()] if isinstance(value, dict) else value
+    )
+
+
 def as_text(rule: Mapping[str, Any], scope: Scope) -> Reader:
     """Return the function that makes text of any value: compact JSON of what is no text.
 
@@ -129,8 +137,8 @@ def _key(value: Any) -> object:
 
 def _unit(rule: Mapping[str, Any], scope: Scope) -> Unit:
     unit: Unit = rule["unit"]
-    if scope.field not in _TIMES:
-        raise scope.error(f"only a time has a unit, which are {', '.join(_TIMES)}")
+    if scope.field not in scope.times:
+        raise scope.error(f"only a time has a unit, which are {', '.join(scope.times)}")
     if unit not in UNITS:
         raise scope.error(f"the unit must be one of {', '.join(UNITS)}")
     return unit
@@ -180,6 +188,7 @@ def _rfc3339(value: object, unit: Unit) -> object:
 
 TRANSFORMATIONS: Mapping[str, Callable[[Mapping[str, Any], Scope], Reader]] = {
     "parse": _parsing,
+    "entries": _listing,
     "split": _splitting,
     "translate": _translating,
     "unit": _timing,

@@ -51,7 +51,9 @@ class _LineJudge(msgspec.Struct, gc=False):
     prompt_version: str
 
 
-class _EvaluationLine(msgspec.Struct, gc=False):
+class EvaluationLine(msgspec.Struct, gc=False):
+    """The fields of an evaluation that labels need, without the scores."""
+
     event_id: str | int
     event_time: datetime
     catalogue_version: str | None = None
@@ -65,6 +67,21 @@ class _EvaluationLine(msgspec.Struct, gc=False):
     undefined: tuple[str, ...] = ()
     decision: _LineDecision = _LineDecision()
     judge: _LineJudge | None = None
+
+    @property
+    def time(self) -> datetime:
+        """The time of the event."""
+        return self.event_time if self.event_time.tzinfo else self.event_time.replace(tzinfo=UTC)
+
+    def dimension(self, name: str) -> str | None:
+        """Return the event's value of a dimension."""
+        own, _, label = name.partition(".")
+        value: str | None = self.labels.get(label) if label else getattr(self, own)
+        return value
+
+    def dimensions(self, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return the event's values of dimensions by their names, without those that it has not."""
+        return tuple((name, value) for name in names if (value := self.dimension(name)) is not None)
 
 
 class Evaluated:
@@ -91,7 +108,7 @@ class Evaluated:
         fields = [(f"m{place}", Any, msgspec.field(default=None, name=name)) for place, name in enumerate(names)]
         scores = msgspec.defstruct("Scores", fields, gc=False)
         self._fields = {name: f"m{place}" for place, name in enumerate(names)}
-        line = msgspec.defstruct("Line", [("scores", scores | None, None)], bases=(_EvaluationLine,), gc=False)
+        line = msgspec.defstruct("Line", [("scores", scores | None, None)], bases=(EvaluationLine,), gc=False)
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line, strict=False)
         self._decode = decoder.decode
 
@@ -109,7 +126,7 @@ class Evaluated:
         judge = line.judge
         group = Group(
             line.application,
-            tuple((name, text) for name in self._dimensions if (text := _dimension(line, name)) is not None),
+            line.dimensions(self._dimensions),
             line.catalogue_version,
             judge and judge.model,
             judge.prompt_version if judge else "",
@@ -117,8 +134,7 @@ class Evaluated:
         number = self._group_numbers.setdefault(group, len(self.groups))
         if number == len(self.groups):
             self.groups.append(group)
-        time = line.event_time if line.event_time.tzinfo else line.event_time.replace(tzinfo=UTC)
-        _put(self.times, row, time.timestamp())
+        _put(self.times, row, line.time.timestamp())
         _put(self.group, row, number)
         for place, criterion in enumerate(self.criteria):
             value_ = line.scores and getattr(line.scores, self._fields[criterion.metric])
@@ -154,19 +170,33 @@ def read_evaluated(
         PermanentError: if it cannot be read, or does not hold evaluations.
     """
     found = Evaluated(criteria, dimensions)
+    read_evaluations(file, found.add, on_bytes)
+    if not found.rows:
+        raise PermanentError(f"{file} holds no evaluation; `ragweir score --out` makes them")
+    return found
+
+
+def read_evaluations(file: Path, add: Callable[[bytes], None], on_bytes: Callable[[int], None]) -> None:
+    """Read a file of evaluations in any format that is read, each as JSON.
+
+    Args:
+        file: the file.
+        add: called with each evaluation; it raises ValueError if it is none.
+        on_bytes: called with the number of bytes of each read.
+
+    Raises:
+        PermanentError: as `read_evaluated`.
+    """
     number = 0
     try:
         for number, line in scan_events(file, MAX_BYTES, on_bytes):  # noqa: B007 - for the error
-            found.add(line)
+            add(line)
     except OSError as error:
         raise PermanentError(f"{file} cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
         raise PermanentError(
             f"line {number} of {file} is no evaluation, as `ragweir score --out` writes them: {error}"
         ) from None
-    if not found.rows:
-        raise PermanentError(f"{file} holds no evaluation; `ragweir score --out` makes them")
-    return found
 
 
 def _put(column: array[Any], row: int, value: float) -> None:
@@ -176,12 +206,7 @@ def _put(column: array[Any], row: int, value: float) -> None:
         column[row] = value
 
 
-def _dimension(line: _EvaluationLine, name: str) -> str | None:
-    own, _, label = name.partition(".")
-    return line.labels.get(label) if label else getattr(line, own)
-
-
-def _verdict(line: _EvaluationLine, criterion: Criterion, value: float | None) -> tuple[int, float]:
+def _verdict(line: EvaluationLine, criterion: Criterion, value: float | None) -> tuple[int, float]:
     """Return the verdict on an event, and its probability of being judged."""
     if criterion.suite is None:
         return UNDEFINED if value is None else BAD if criterion.is_bad(value) else GOOD, 1.0

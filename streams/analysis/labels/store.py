@@ -132,20 +132,21 @@ class LabelFile:
             PermanentError: if it cannot be written.
         """
         if draw.id not in self.content.draws:
-            self._write(encode(draw))
+            self._write(draw)
             self.content.draws[draw.id] = draw
 
-    def add(self, label: Label) -> None:
-        """Add a label, which replaces an earlier one of its key.
+    def add(self, *labels: Label) -> None:
+        """Add labels, each of which replaces an earlier one of its key.
 
         Raises:
             PermanentError: if it cannot be written.
         """
-        self._write(encode(label))
-        self.content.add(label)
+        self._write(*labels)
+        for label in labels:
+            self.content.add(label)
 
-    def _write(self, line: bytes) -> None:
-        left = memoryview(line + b"\n")
+    def _write(self, *records: Draw | Label) -> None:
+        left = memoryview(written(records))
         try:
             while left:
                 left = left[os.write(self._descriptor, left) :]

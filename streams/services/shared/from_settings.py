@@ -5,7 +5,7 @@ Functions import what one service alone needs, as workers start faster without t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -50,26 +50,28 @@ def is_ready(map_: Path | None) -> bool:
     return str(map_) in READY_MAPS
 
 
-def map_text(map_: Path) -> str:
+def map_text(map_: Path, names: Collection[str] = READY_MAPS, ready: Callable[[str], str] = ready_map) -> str:
     """Return the TOML of a map: that of a file, or a ready map by its name.
 
     >>> map_text(Path("ragas")).startswith("# Exports of ragas")
     True
 
     Args:
-        map_: a name of `READY_MAPS`, which is a ready map even if there is a file of that name; else a file.
+        map_: a name of a ready map, even if there is a file of that name; else a file.
+        names: the names of the ready maps.
+        ready: returns the TOML of a ready map.
 
     Raises:
         ConfigurationError: if it cannot be read, or another user of the machine may change it.
     """
-    if is_ready(map_):
-        return ready_map(str(map_))
+    if str(map_) in names:
+        return ready(str(map_))
     check_trusted(map_)
     try:
         return map_.read_text(encoding="utf-8")
     except FileNotFoundError:
         is_name = not map_.suffix and len(map_.parts) == 1
-        known = f"; the ready maps are {', '.join(READY_MAPS)}{nearest_hint(str(map_), READY_MAPS)}" if is_name else ""
+        known = f"; the ready maps are {', '.join(names)}{nearest_hint(str(map_), names)}" if is_name else ""
         raise ConfigurationError(f"there is no map {map_}{known}") from None
     except OSError as error:
         raise ConfigurationError(f"the map {map_} cannot be read: {error.strerror}") from None
