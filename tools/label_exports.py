@@ -131,7 +131,7 @@ def _langfuse_v2(folder: Path) -> None:
     for each in _scores():
         verdict = each.pop("verdict")
         observation = _span(verdict.number) if verdict.number % 2 else None
-        target = {"trace_id": _trace(verdict.number), "observation_id": observation, "metadata": {}}
+        target: dict[str, Any] = {"trace_id": _trace(verdict.number), "observation_id": observation, "metadata": {}}
         number, text = float(verdict.supported), str(verdict.supported)
         boolean = {"data_type": "BOOLEAN", "value": number, "string_value": text}
         data.append(GetScoresResponseData_Boolean(**each, **target, **boolean))

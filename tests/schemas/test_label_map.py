@@ -1,6 +1,7 @@
 """Maps of labels: lists, objects of people, values, and the ready maps on exports that the products' SDKs wrote."""
 
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import pytest
 
 from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.label_maps import LABEL_MAPS, label_map
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.mapping.label_map import LabelMap
 from ragweir.streams.files.events import read_events
 from ragweir.streams.settings.labels import Question
 
-EXPORTS = Path(__file__).parents[1] / "exports" / "labels"
+ROOT = Path(__file__).parents[2]
+EXPORTS = ROOT / "tests" / "exports" / "labels"
+MAPS = ROOT / "deploy" / "maps"
+DATA = ROOT.parent / "shared" / "data"
 ANNOTATIONS = {
     "task": {"id": "t1"},
     "annotations": [
@@ -140,3 +145,24 @@ def test_a_ready_map_reads_the_verdicts_of_people_and_no_others(name: str) -> No
     assert {(name, str(rater)): value for (name, rater), value in said.items()} == expected
     assert sorted({each["time"][:19] for each in own})[:2] == ["2026-10-02T09:00:00", "2026-10-02T09:00:30"]
     assert len(own) == 15
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("mtrag", {True: 491, False: 105}), ("begin", {True: 180, False: 250})],
+)
+def test_maps_of_benchmarks_give_labels_the_ids_that_their_events_have(name: str, counts: dict[bool, int]) -> None:
+    data = DATA / f"{name}.jsonl"
+    if not data.exists():
+        pytest.skip(f"{data} is not on this machine")
+    events = FieldMap.parse((MAPS / f"{name}.toml").read_text())
+    labels = LabelMap.parse((MAPS / f"{name}-labels.toml").read_text())
+    said: Counter[bool | str | None] = Counter()
+    for line in data.read_bytes().splitlines():
+        row = orjson.loads(line)
+        found, event = labels(row), events(row)
+        assert found
+        assert event
+        assert {each["event_id"] for each in found} == {event["event_id"]}
+        said.update(SUPPORTED.read(each["value"]) for each in found)
+    assert said == counts

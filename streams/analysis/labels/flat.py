@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.label import Label, LabelDraw, LabelledScore
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
@@ -36,14 +37,15 @@ def columns() -> dict[str, str]:
 
 def flat(label: Label) -> dict[str, Any]:
     """Return a label as a row of `columns`; the dimensions are JSON text."""
-    content = label.model_dump(mode="json")
+    content = orjson.loads(encode(label))
     row: dict[str, Any] = {}
-    for field, value in content.items():
+    for field in Label.model_fields:
+        value = content.get(field)
         if field in _PARTS:
             row |= {f"{field}_{part}": (value or {}).get(part) for part in _PARTS[field]}
         else:
-            row[field] = value
-    return row | {"dimensions": orjson.dumps(content["dimensions"]).decode()}
+            row[field] = orjson.dumps(value).decode() if isinstance(value, dict) else value
+    return row
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +54,8 @@ def nested(row: Mapping[str, Any]) -> dict[str, Any]:
     >>> nested({"event_id": "1", "draw_id": "d", "draw_probability": 0.5, "dimensions": "{}"})
     {'event_id': '1', 'dimensions': {}, 'draw': {'id': 'd', 'probability': 0.5}}
     """
-    content = {name: value for name, value in row.items() if not name.startswith(tuple(f"{each}_" for each in _PARTS))}
+    parts_of = tuple(f"{each}_" for each in _PARTS)
+    content = {name: value for name, value in row.items() if value is not None and not name.startswith(parts_of)}
     if isinstance(dimensions := content.get("dimensions"), str):
         with suppress(orjson.JSONDecodeError):  # It is then no label.
             content["dimensions"] = orjson.loads(dimensions or "{}")
