@@ -12,11 +12,12 @@ from ragweir.errors import ConfigurationError, MapError, PermanentError
 from ragweir.schemas.codec.label_maps import LABEL_MAPS, label_map
 from ragweir.schemas.codec.mapping.label_map import LabelMap
 from ragweir.schemas.label import WITHDRAWN
+from ragweir.streams.analysis.labels.bad_rows import BadRows
 from ragweir.streams.analysis.labels.criteria import question_named
-from ragweir.streams.analysis.labels.faults import Faults
+from ragweir.streams.analysis.labels.evaluated import MAX_BYTES
 from ragweir.streams.analysis.labels.flat import columns, flat
 from ragweir.streams.analysis.labels.importing import LabelImport
-from ragweir.streams.analysis.labels.label_rows import RowReader
+from ragweir.streams.analysis.labels.label_rows import LabelReader
 from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.store import LabelFile, read_labels
 from ragweir.streams.analysis.labels.targets import Ids, find_targets, shown_ids
@@ -29,7 +30,6 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.from_settings import map_text
 
-_MAX_BYTES = 16 * 1024 * 1024
 _BATCH = 1_000
 """Number of labels that are written together."""
 _NO_MAP = "import"
@@ -91,11 +91,11 @@ def import_(
     asked = effective.labels.questions[0] if question is None else question_named(effective.labels, question)
     mapping = _mapping(map_)
     tool = _NO_MAP if map_ is None else map_.stem
-    reader = RowReader(effective.labels, mapping, asked.name, tool, machine.now(), Faults())
+    reader = LabelReader(effective.labels, mapping, asked.name, tool, machine.now(), BadRows())
     made = LabelImport(reader)
     with Bars() as bars:
         with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-            made.read(read_events(file, _MAX_BYTES, moved))
+            made.read(read_events(file, MAX_BYTES, moved))
         if evaluations is not None and made.rows:
             with bars.shown(f"Reading {evaluations.name}", evaluations.stat().st_size) as moved:
                 wanted: list[Ids] = [row.ids for row in made.rows]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ragweir.schemas.label import WITHDRAWN, Draw, Label
-from ragweir.streams.analysis.labels.faults import Faults
-from ragweir.streams.analysis.labels.label_rows import LONGEST_COMMENT, LabelRow, RowReader
+from ragweir.streams.analysis.labels.bad_rows import BadRows
+from ragweir.streams.analysis.labels.label_rows import LONGEST_COMMENT, LabelReader, LabelRow
 from ragweir.streams.analysis.labels.store import Key
 from ragweir.streams.analysis.labels.targets import Targets
 
@@ -16,7 +16,7 @@ from ragweir.streams.analysis.labels.targets import Targets
 class LabelImport:
     """The labels and draws of an export, and the numbers of its summary."""
 
-    reader: RowReader
+    reader: LabelReader
     rows: list[LabelRow] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
     unknown: list[LabelRow] = field(default_factory=list)
@@ -30,9 +30,9 @@ class LabelImport:
     added: int = 0
 
     @property
-    def faults(self) -> Faults:
-        """The faults of its rows."""
-        return self.reader.faults
+    def bad(self) -> BadRows:
+        """The rows that are no label."""
+        return self.reader.bad
 
     def read(self, lines: Iterable[tuple[int, bytes]]) -> None:
         """Read rows, given with their numbers."""
@@ -50,7 +50,7 @@ class LabelImport:
             event = targets.find(row.ids)
             if event is None:
                 self.unknown.append(row)
-                self.faults.add("event", next(iter(row.ids.values())))
+                self.bad.add("event", next(iter(row.ids.values())))
                 continue
             found = {"event_id": event.event_id, "event_time": event.time, "dimensions": event.dimensions}
             known.append(row._replace(label=row.label.model_copy(update=found)))
@@ -88,7 +88,7 @@ class LabelImport:
 
     @property
     def good(self) -> int:
-        """Number of labels that have no fault."""
+        """Number of rows that are labels."""
         return self.repeated + self.there + self.older + self.added
 
     def summary(self) -> str:
@@ -110,4 +110,4 @@ class LabelImport:
             f"comments cut to {LONGEST_COMMENT:,} characters": reader.cut,
         }
         yield from (f"{number:,} {words}" for words, number in numbers.items() if number)
-        yield from self.faults.parts
+        yield from self.bad.parts

@@ -16,7 +16,7 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.mapping.label_map import TARGETS, LabelMap
 from ragweir.schemas.label import Draw, Label
 from ragweir.schemas.times import parse_time
-from ragweir.streams.analysis.labels.faults import Faults
+from ragweir.streams.analysis.labels.bad_rows import BadRows
 from ragweir.streams.analysis.labels.flat import nested
 from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.settings import LabelSettings
@@ -47,7 +47,7 @@ class _FaultyRow(Exception):
 
 
 @dataclass(slots=True)
-class RowReader:
+class LabelReader:
     """Reads rows of labels.
 
     Args:
@@ -56,7 +56,7 @@ class RowReader:
         question: name of the question of rows that name none.
         tool: name of the tool, which stands for the rater of rows that name none.
         now: the time of rows that have none.
-        faults: counts the rows that are no label.
+        bad: counts the rows that are no label.
     """
 
     settings: LabelSettings
@@ -64,7 +64,7 @@ class RowReader:
     question: str
     tool: str
     now: datetime
-    faults: Faults
+    bad: BadRows
     skipped: int = 0
     """Number of rows that the map's `where` does not select."""
     cut: int = 0
@@ -81,7 +81,7 @@ class RowReader:
             content = orjson.loads(line)
             found = [content] if self.mapping is None else self.mapping(content, number)
         except (orjson.JSONDecodeError, Rejected) as error:
-            self.faults.add("row", f"row {number}: {'not JSON' if isinstance(error, ValueError) else error}")
+            self.bad.add("row", f"row {number}: {'not JSON' if isinstance(error, ValueError) else error}")
             return
         if found is None:
             self.skipped += 1
@@ -90,7 +90,7 @@ class RowReader:
             try:
                 yield self._record(each, number)
             except _FaultyRow as fault:
-                self.faults.add(fault.kind, fault.example)
+                self.bad.add(fault.kind, fault.example)
 
     def _record(self, content: object, number: int) -> LabelRow | Draw:
         if not isinstance(content, dict):
@@ -127,11 +127,11 @@ class RowReader:
         name = self.question if _is_blank(given) else given
         question = next((each for each in self.settings.questions if each.name == name), None)
         if question is None:
-            raise _FaultyRow("question", name)
+            raise _FaultyRow("question", _shown(name))
         given = content.get("value")
-        value = question.read(given) if isinstance(given, str | bool | int | float) else None
+        value = question.read(given) if _is_plain(given) else None
         if value is None:
-            raise _FaultyRow("value", "no value" if _is_blank(given) else given if _is_plain(given) else "no text")
+            raise _FaultyRow("value", "no value" if _is_blank(given) else _shown(given))
         return {"question": question.name, "value": value}
 
     def _rater(self, name: object, number: int) -> str:
@@ -157,6 +157,11 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
+def _shown(value: object) -> object:
+    """Return a value as an example; a nested one, which may be of any depth, is not shown."""
+    return value if _is_plain(value) else "a list or an object"
+
+
 def _id(value: object) -> str | None:
     """Return an id as text; None if there is none."""
     if _is_blank(value) or isinstance(value, bool) or not isinstance(value, str | int):
@@ -173,7 +178,7 @@ def _time(value: object, now: datetime) -> datetime:
     try:
         return parse_time(value)
     except ValueError:
-        raise _FaultyRow("time", value if _is_plain(value) else "no text") from None
+        raise _FaultyRow("time", _shown(value)) from None
 
 
 def _seconds(value: object) -> float | None:
@@ -184,5 +189,5 @@ def _seconds(value: object) -> float | None:
     except ValueError:
         seconds = -1.0
     if not isfinite(seconds) or seconds < 0:
-        raise _FaultyRow("seconds", value if _is_plain(value) else "no number")
+        raise _FaultyRow("seconds", _shown(value))
     return seconds

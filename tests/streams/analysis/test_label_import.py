@@ -11,10 +11,10 @@ from pydantic import SecretStr
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.label import WITHDRAWN, Draw, Label, LabelDraw, LabelledScore
-from ragweir.streams.analysis.labels.faults import Faults
+from ragweir.streams.analysis.labels.bad_rows import BadRows
 from ragweir.streams.analysis.labels.flat import columns, flat
 from ragweir.streams.analysis.labels.importing import LabelImport
-from ragweir.streams.analysis.labels.label_rows import LONGEST_COMMENT, RowReader
+from ragweir.streams.analysis.labels.label_rows import LONGEST_COMMENT, LabelReader
 from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.store import Key, LabelFile
 from ragweir.streams.analysis.labels.targets import Targets
@@ -45,7 +45,7 @@ OWN = Label(
 def imported(rows: Sequence[object], *, comments: bool = False) -> LabelImport:
     """Read rows, each JSON data or the bytes of a line, without a map."""
     settings = LabelSettings(key=KEY, comments=comments, questions=(*SHIPPED, STEPS))
-    made = LabelImport(RowReader(settings, None, "supported", "import", NOW, Faults()))
+    made = LabelImport(LabelReader(settings, None, "supported", "import", NOW, BadRows()))
     lines = (each if isinstance(each, bytes) else orjson.dumps(each) for each in rows)
     made.read(enumerate(lines, 1))
     return made
@@ -83,18 +83,20 @@ def test_our_own_labels_are_kept_with_their_draw_and_a_name_is_hashed() -> None:
     draw = {"id": "d", "question": "supported", "metric": "unsupported_risk", "threshold": 0.8, "made_at": NOW}
     made = imported([{**draw, "start": NOW, "end": NOW, "events": 3, "selected": 3}])
     assert [each.id for each in made.draws if isinstance(each, Draw)] == ["d"]
-    assert made.faults.parts == []
+    assert made.bad.parts == []
 
 
+DEEP = b"[" * 1_000 + b"]" * 1_000
 BAD: list[tuple[object, str]] = [
     ({"event_id": "e", "value": "yes", "question": "nope"}, "of unknown questions (nope)"),
-    ({"event_id": "e", "value": "yes", "question": {"a": 1}}, "of unknown questions ({'a': 1})"),
+    ({"event_id": "e", "value": "yes", "question": {"a": 1}}, "of unknown questions (a list or an object)"),
+    (b'{"event_id": "e", "question": ' + DEEP + b"}", "of unknown questions (a list or an object)"),
     ({"event_id": "e", "value": "maybe\x1b[2J"}, "with values that are no answer (maybe�[2J)"),
     ({"event_id": "e", "value": 0.5}, "with values that are no answer (0.5)"),
     ({"event_id": "e", "value": None}, "with values that are no answer (no value)"),
     ({"event_id": "e"}, "with values that are no answer (no value)"),
-    ({"event_id": "e", "value": ["yes"]}, "with values that are no answer (no text)"),
-    (b'{"event_id": "e", "value": ' + b"[" * 900 + b"]" * 900 + b"}", "with values that are no answer (no text)"),
+    ({"event_id": "e", "value": ["yes"]}, "with values that are no answer (a list or an object)"),
+    (b'{"event_id": "e", "value": ' + DEEP + b"}", "with values that are no answer (a list or an object)"),
     ({"event_id": "e", "value": "yes" * 400_000}, f"with values that are no answer ({('yes' * 20)[:59]}…)"),
     ({"event_id": "e", "question": "tone", "value": True}, "with values that are no answer (True)"),
     ({"value": "yes"}, "without the id of an event (row 1)"),
@@ -105,11 +107,14 @@ BAD: list[tuple[object, str]] = [
     ({"event_id": "e", "value": "yes", "rater": ["Ada"]}, "with raters that are no text (row 1)"),
     ({"event_id": "e", "value": "yes", "rater": True}, "with raters that are no text (row 1)"),
     ({"event_id": "e", "value": "yes", "time": "soon"}, "with times that are none (soon)"),
-    ({"event_id": "e", "value": "yes", "time": {}}, "with times that are none (no text)"),
+    ({"event_id": "e", "value": "yes", "time": {}}, "with times that are none (a list or an object)"),
     ({"event_id": "e", "value": "yes", "time": 1e300}, "with times that are none (1e+300)"),
     ({"event_id": "e", "value": "yes", "seconds": -1}, "with seconds that are no number of 0 or more (-1)"),
     ({"event_id": "e", "value": "yes", "seconds": "nan"}, "with seconds that are no number of 0 or more (nan)"),
-    ({"event_id": "e", "value": "yes", "seconds": []}, "with seconds that are no number of 0 or more (no number)"),
+    (
+        {"event_id": "e", "value": "yes", "seconds": []},
+        "with seconds that are no number of 0 or more (a list or an object)",
+    ),
     (b'{"event_id": "e", "value": NaN}', "that cannot be read (row 1: not JSON)"),
     (b"\xff\xfe", "that cannot be read (row 1: not JSON)"),
     (b"[" * 100_000, "that cannot be read (row 1: not JSON)"),
@@ -125,7 +130,7 @@ BAD: list[tuple[object, str]] = [
 def test_a_bad_row_is_counted_with_an_example_and_the_good_ones_are_read(row: object, words: str) -> None:
     made = imported([row, {"event_id": "good", "value": "yes"}])
     assert [label.event_id for label in labels(made)] == ["good"]
-    (part,) = made.faults.parts
+    (part,) = made.bad.parts
     assert part.startswith("1 ")
     assert words in part
     assert len(part) < 200
@@ -173,7 +178,7 @@ def test_an_event_is_found_by_its_id_else_its_span_else_as_the_last_of_its_trace
     last = labels(made)[-1]
     assert last.event_time == datetime(2026, 11, 23, tzinfo=UTC)
     assert last.dimensions == {"application": "shop", "labels.region": "eu"}
-    assert str(made.faults) == "5 of unknown events (u0, u1, u2)"
+    assert str(made.bad) == "5 of unknown events (u0, u1, u2)"
     assert len(made.unknown) == 5
     assert targets.examples == "event_id e1, e3, e2; span_id s1, s3, s2; trace_id t, t, t"
 

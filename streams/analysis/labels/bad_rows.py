@@ -1,4 +1,4 @@
-"""Faults of rows of labels: counted by kind, with the first examples of each."""
+"""Rows that are no label: counted by kind, with the first examples of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from ragweir.streams.runtime.text.terminal import printable
 
-FAULTS = {
+KINDS = {
     "event": "of unknown events",
     "value": "with values that are no answer",
     "question": "of unknown questions",
@@ -19,18 +19,18 @@ FAULTS = {
     "seconds": "with seconds that are no number of 0 or more",
     "row": "that cannot be read",
 }
-"""The kinds of faults, with the words that follow their number."""
+"""The kinds of bad rows, with the words that follow their number."""
 _SHOWN = 3
 _SHOWN_CHARACTERS = 60
 
 
-class Faults:
-    """The numbers of faults.
+class BadRows:
+    """The numbers of rows that are no label, by kind.
 
-    >>> faults = Faults()
-    >>> faults.add("value", "maybe")
-    >>> faults.add("value", "maybe")
-    >>> str(faults)
+    >>> bad = BadRows()
+    >>> bad.add("value", "maybe")
+    >>> bad.add("value", "maybe")
+    >>> str(bad)
     '2 with values that are no answer (maybe)'
     """
 
@@ -39,7 +39,7 @@ class Faults:
         self._examples: dict[str, list[str]] = defaultdict(list)
 
     def add(self, kind: str, example: object) -> None:
-        """Add a fault of a kind of `FAULTS`; the first three different examples of a kind are shown."""
+        """Add a row of a kind of `KINDS`; the first three different examples of a kind are shown."""
         self._counts[kind] += 1
         shown = self._examples[kind]
         if len(shown) < _SHOWN:
@@ -49,10 +49,10 @@ class Faults:
 
     @property
     def parts(self) -> list[str]:
-        """Each kind with its number and examples, in the order of `FAULTS`."""
+        """Each kind with its number and examples, in the order of `KINDS`."""
         return [
             f"{self._counts[kind]:,} {words} ({', '.join(self._examples[kind])})"
-            for kind, words in FAULTS.items()
+            for kind, words in KINDS.items()
             if self._counts[kind]
         ]
 
