@@ -98,7 +98,6 @@ def as_parquet(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) ->
         types = ", ".join(f"{quoted(name)}: '{kind}'" for name, kind in columns.items())
         query = f"select * from read_json($file, format = 'newline_delimited', columns = {{{types}}})"  # noqa: S608
         with opened(file, "the rows") as (db, parameters):
-            db.execute("set timezone = 'UTC'")
             db.sql(query, params=parameters).write_parquet(str(made))
         return made.read_bytes()
 
