@@ -95,7 +95,7 @@ SHIPPED = (
         name="supported",
         text="Is everything in the answer supported by the passages?",
         metric="judge_faithfulness",
-        also={"unsupported_risk": 0.8},
+        also={"unsupported_risk": 0.7},
     ),
     Question(name="helpful", text="Does the answer help with the question?", metric="judge_relevance"),
     Question(
