@@ -14,6 +14,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.registry.output_protobuf import NUMBERS_FILE, field_numbers, with_new_fields
 from ragweir.schemas.registry.output_schemas import RECORDS as OUTPUT_RECORDS
 from ragweir.schemas.registry.output_schemas import avro_schema
@@ -35,6 +36,9 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "assembly_entry": (AssemblyEntry, "serialization"),
     "run": (Run, "serialization"),
     "routing_row": (RoutingRow, "serialization"),
+    "label": (Label, "validation"),
+    "draw": (Draw, "serialization"),
+    "queued_answer": (QueuedAnswer, "serialization"),
 }
 """Model by file name. The mode is "validation" for records that others write, "serialization" for those that we do."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import orjson
 from pydantic import Field, FiniteFloat, NonNegativeInt, StrictBool
 
+from ragweir.schemas.evaluation import Source
 from ragweir.schemas.interaction import RecordPart, Time
 from ragweir.schemas.window import SelectionSums, SuiteChance
 
@@ -150,6 +151,19 @@ class QueuedAnswer(RecordPart):
     """The event's values of the windows' dimensions."""
     raters: Annotated[int, Field(ge=1, le=2)] = 1
     """Number of people who are asked."""
+    source: Source | None = None
+    """Position at which the interaction was read, for its texts; absent for an answer of a file."""
+
+    omitted_values: ClassVar[Mapping[str, object]] = {"source": None}
+
+
+def draw_key(draw_id: str, event_id: str | None = None) -> bytes:
+    """Return the key of a draw on the topic `labels.draws`, or that of one of its answers.
+
+    >>> draw_key("7f"), draw_key("7f", "1")
+    (b'["7f"]', b'["7f","1"]')
+    """
+    return orjson.dumps([draw_id] if event_id is None else [draw_id, event_id])
 
 
 def label_key(event_id: str, question: str, rater: str) -> bytes:

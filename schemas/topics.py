@@ -10,6 +10,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.label import Draw, Label
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.schemas.run import Run
 from ragweir.schemas.window import Window
@@ -195,6 +196,26 @@ TOPICS = {
             need="judge",
             # A row has an effect if it was written early enough, whatever the clock of its writer shows.
             config=(BROKER_TIME,),
+        ),
+        Topic(
+            "labels",
+            "event_id, question, rater",
+            Label,
+            # A reader that is less than 30 days behind sees what was withdrawn.
+            "compact",
+            24 * 365,
+            "none; comments of raters if labels.comments is on",
+            writers=("operator",),
+            config=(("delete.retention.ms", str(30 * 24 * 3_600_000)),),
+        ),
+        Topic(
+            "labels.draws",
+            "draw id, event_id",
+            Draw,
+            "compact",
+            24 * 365,
+            "none",
+            writers=("operator",),
         ),
         Topic(
             "dead-letter",

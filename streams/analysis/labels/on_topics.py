@@ -1,0 +1,171 @@
+"""Draws and labels on the topics `labels.draws` and `labels`.
+
+The answers of a draw are written before the draw, in one transaction of which only one can be open: a second draw that
+begins meanwhile ends the first. A label is committed by all in-sync replicas before `LabelTopic.add` returns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from pydantic import ValidationError
+
+from ragweir.errors import PermanentError, Rejected
+from ragweir.schemas.codec.json import encode, parse
+from ragweir.schemas.interaction import RecordPart
+from ragweir.schemas.label import Draw, Label, QueuedAnswer, draw_key, label_key
+from ragweir.streams.analysis.evaluation_source import ShowProgress
+from ragweir.streams.analysis.labels.drawing import DrawnQueue
+from ragweir.streams.analysis.labels.store import PeopleLabels
+from ragweir.streams.runtime.emissions import cloud_event
+from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
+from ragweir.streams.runtime.kafka.reader import offset_range, read
+from ragweir.streams.runtime.kafka.transactional_sender import TransactionalSender
+from ragweir.streams.settings import Settings
+
+LABELS, DRAWS = "labels", "labels.draws"
+"""The topics, by their names in the topic table."""
+_NAME = "labels"
+_TIMEOUT_SECONDS = 30.0
+_JSON = "application/json"
+_Part = TypeVar("_Part", bound=RecordPart)
+
+
+@dataclass(slots=True)
+class TopicLabels(PeopleLabels):
+    """The labels and draws of the topics, and the answers of each draw in their order."""
+
+    queues: dict[str, list[QueuedAnswer]] = field(default_factory=lambda: defaultdict(list))
+    unreadable: int = 0
+    """Number of records that are no label, draw or answer."""
+
+
+def read_topics(settings: Settings, progress: ShowProgress) -> TopicLabels:
+    """Read all labels and draws.
+
+    Raises:
+        Unreachable: if no broker answers.
+        PermanentError: if there is no such topic.
+    """
+    found = TopicLabels()
+    for name in (DRAWS, LABELS):
+        part = offset_range(settings, settings.output_topic(name))
+        with progress(f"reading {settings.output_topic(name)}", len(part)) as moved:
+            for record in read(settings, part, moved):
+                if record.value is not None:
+                    _take(found, name, record.value)
+    return found
+
+
+def _take(found: TopicLabels, name: str, value: bytes) -> None:
+    if name == LABELS:
+        label = _parsed(Label, value)
+        if label is None:
+            found.unreadable += 1
+        else:
+            found.add(label)
+    elif made := _parsed(Draw, value):
+        found.draws[made.id] = made
+    elif answer := _parsed(QueuedAnswer, value):
+        found.queues[answer.draw.id].append(answer)
+    else:
+        found.unreadable += 1
+
+
+def _parsed(model: type[_Part], value: bytes) -> _Part | None:
+    try:
+        return model.model_validate(parse(value))
+    except (ValidationError, Rejected):
+        return None
+
+
+def end_of_draws(found: PeopleLabels, question: str, application: str | None) -> datetime | None:
+    """Return the end of the last range that was drawn from, for a question and an application; None without one.
+
+    A draw of all applications covers each of them, and one of an application is a part of all.
+    """
+    ends = [
+        draw.end
+        for draw in found.draws.values()
+        if draw.question == question and (application is None or draw.application in (None, application))
+    ]
+    return max(ends, default=None)
+
+
+class DrawWriter:
+    """Writes draws; one that is begun later ends this one.
+
+    Raises:
+        PermanentError, Unreachable: if Kafka begins no transaction.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._topic = settings.output_topic(DRAWS)
+        self._sender = TransactionalSender(settings, _NAME, "the draw")
+
+    def write(self, queue: DrawnQueue) -> None:
+        """Write a draw and its answers, all or none.
+
+        Raises:
+            PermanentError: if Kafka answers with an error, or another draw has begun meanwhile.
+        """
+        draw = queue.draw
+        keyed: Iterable[tuple[bytes, RecordPart]] = [
+            *((draw_key(draw.id, answer.event_id), answer) for answer in queue.answers),
+            (draw_key(draw.id), draw),
+        ]
+        with self._sender.transaction():
+            for key, part in keyed:
+                headers = cloud_event(_NAME, "draw", key.decode(), draw.made_at, _JSON)
+                self._sender.produce(self._topic, encode(part), key, headers)
+
+
+class LabelTopic:
+    """The topic of labels, to which labels are added.
+
+    Args:
+        settings: all settings.
+        content: the labels that it has, which grows.
+    """
+
+    def __init__(self, settings: Settings, content: PeopleLabels) -> None:
+        self.content = content
+        self._topic = settings.output_topic(LABELS)
+        self._producer: Producer = build(
+            Producer,
+            {
+                "linger.ms": 0,
+                "delivery.timeout.ms": int(_TIMEOUT_SECONDS * 1_000),
+                **client_properties(settings, Connection(quiet=True)),
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+            },
+        )
+
+    def add(self, label: Label) -> None:
+        """Add a label, which replaces an earlier one of its key.
+
+        Raises:
+            PermanentError: if the brokers do not take it.
+        """
+        key = label_key(label.event_id, label.question, label.rater)
+        headers = cloud_event(_NAME, "label", key.decode(), label.time, _JSON)
+        reports: list[KafkaError | None] = []
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            reports.append(error)
+
+        try:
+            self._producer.produce(self._topic, encode(label), key, headers=list(headers), on_delivery=on_delivery)
+        except KafkaException as error:
+            raise PermanentError(f"the label was not taken: {error.args[0].str()}") from None
+        self._producer.flush(_TIMEOUT_SECONDS + 1)
+        if not reports or reports[0] is not None:
+            why = reports[0].str() if reports and reports[0] else "no broker answers"
+            raise PermanentError(f"the label was not taken: {why}; give the answer again")
+        self.content.add(label)
