@@ -111,7 +111,7 @@ allow ragweir-export Read --topic "${prefix}windows"
 allow ragweir-export Describe --group "$reader"
 
 # operator
-allow ragweir-operator Write --topic "${prefix}redrive"
+allow ragweir-operator Write --topic "${prefix}redrive" --topic "${prefix}labels" --topic "${prefix}labels.draws"
 # </parts>
 
 # Evaluate on Faust has a group of its own.

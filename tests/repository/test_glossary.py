@@ -38,7 +38,7 @@ _ORDINARY = {
     "commands": "compare compared demo doctor explain explanations join simulate tap",
     "other verbs and nouns": (
         "attempts cause default direction emitted empty end ended entries expire field finish finished "
-        "forgotten form ignored include items kind known length limit limits live message method name present "
+        "forgotten form ignored include items kind known made length limit limits live message method name present "
         "read selected selection sequence shown size sizes start started use value values"
     ),
 }

@@ -31,6 +31,7 @@ from ragweir.schemas.interaction import (
     Usage,
 )
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
+from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.run import Archive, ControlRead, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
 from ragweir.schemas.window_record import parse_window
@@ -321,9 +322,18 @@ def test_a_window_without_sums_of_selected_events_is_read() -> None:
     assert (both.mean, both.flags) == (0.980392, ("too_few", "partial", "uncounted"))
 
 
-@pytest.mark.parametrize(("record", "model"), [("judge_request", JudgeRequest), ("judge_ledger", LedgerEntry)])
-def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model: type[RecordPart]) -> None:
-    """What waits in the judge's topics, and what is booked, is read by every later version; no field is left out."""
+@pytest.mark.parametrize(
+    ("record", "model"),
+    [
+        ("judge_request", JudgeRequest),
+        ("judge_ledger", LedgerEntry),
+        ("label", Label),
+        ("draw", Draw),
+        ("queued_answer", QueuedAnswer),
+    ],
+)
+def test_the_golden_records_of_judge_and_people_are_read_and_written(record: str, model: type[RecordPart]) -> None:
+    """What waits, what is booked and what people said is read by every later version; no field is left out."""
     read = model.model_validate_json(golden(record))
     assert encode(read) == golden(record)
     names = model.model_fields.keys() - model.omitted_values.keys()
@@ -437,5 +447,8 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
         "assembly_entry": "clock",
         "run": "phase",
         "routing_row": "share",
+        "label": "rater",
+        "draw": "question",
+        "queued_answer": "draw",
     }[record]
     assert not validator.is_valid(data | {wrong: 5})

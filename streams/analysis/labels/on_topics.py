@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -38,11 +39,17 @@ _Part = TypeVar("_Part", bound=RecordPart)
 
 @dataclass(slots=True)
 class TopicLabels(PeopleLabels):
-    """The labels and draws of the topics, and the answers of each draw in their order."""
+    """The labels and draws of the topics, and the answers of each draw."""
 
-    queues: dict[str, list[QueuedAnswer]] = field(default_factory=lambda: defaultdict(list))
+    queues: dict[str, dict[str, QueuedAnswer]] = field(default_factory=lambda: defaultdict(dict))
+    """The answers of each draw by event id, in the order of the topic's partitions."""
     unreadable: int = 0
     """Number of records that are no label, draw or answer."""
+
+    def queue(self, draw_id: str) -> list[QueuedAnswer]:
+        """Return the answers of a draw, in an order that has nothing to do with what they are."""
+        answers = self.queues[draw_id].values()
+        return sorted(answers, key=lambda answer: blake2b(draw_key(draw_id, answer.event_id)).digest())
 
 
 def read_topics(settings: Settings, progress: ShowProgress) -> TopicLabels:
@@ -72,7 +79,7 @@ def _take(found: TopicLabels, name: str, value: bytes) -> None:
     elif made := _parsed(Draw, value):
         found.draws[made.id] = made
     elif answer := _parsed(QueuedAnswer, value):
-        found.queues[answer.draw.id].append(answer)
+        found.queues[answer.draw.id][answer.event_id] = answer
     else:
         found.unreadable += 1
 
