@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +14,10 @@ from ragweir.streams.analysis.labels.agreement_page import page
 from ragweir.streams.analysis.labels.criteria import Criterion, criteria, criterion, question_named
 from ragweir.streams.analysis.labels.drawing import draw as draw_answers
 from ragweir.streams.analysis.labels.evaluated import read_evaluated
+from ragweir.streams.analysis.labels.on_topics import DrawWriter, read_topics, undrawn
 from ragweir.streams.analysis.labels.report import report as report_on
-from ragweir.streams.analysis.labels.store import read_labels, written
-from ragweir.streams.commands.app import app, err, out, settings
+from ragweir.streams.analysis.labels.store import PeopleLabels, read_labels, written
+from ragweir.streams.commands.app import app, err, out, settings, shared_flags
 from ragweir.streams.commands.labels_import import export, import_, withdraw
 from ragweir.streams.commands.labels_rate import rate
 from ragweir.streams.commands.progress import Bars
@@ -31,7 +33,13 @@ commands = typer.Typer(help="Label answers, and see how far the scores agree wit
 app.add_typer(commands, name="labels")
 
 Evaluations = Annotated[
-    Path, typer.Argument(exists=True, dir_okay=False, help="File of evaluations, as `ragweir score --out` writes it.")
+    Path | None,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+        help="File of evaluations, as `ragweir score --out` writes it. Default: the topic of evaluations.",
+    ),
 ]
 AskedQuestion = Annotated[
     str | None, typer.Option(help="Name of a question of labels.questions. Default: the first, `supported` as shipped.")
@@ -55,8 +63,11 @@ commands.command("withdraw")(withdraw)
 
 @commands.command()
 def draw(
-    file: Evaluations,
-    to: Annotated[Path, typer.Option("--out", help="File for the queue: the draw, and one line for each answer.")],
+    file: Evaluations = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", help="File for the queue: the draw, and one line for each answer. Required with a file."),
+    ] = None,
     question: AskedQuestion = None,
     count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of answers to draw.")] = 100,
     application: Annotated[str | None, typer.Option(help="Application of the events. Default: all.")] = None,
@@ -73,25 +84,42 @@ def draw(
     The draw records with what probability each answer was chosen, so that the labels stand for all events, judged or
     not. The queue is in random order: if rating ends early, the answers that were rated are a fair part. The events of
     the file are those of one range of time; labels of several draws are combined if their ranges do not overlap.
+
+    Without a file the evaluations of the last `labels.range` are read from their topic, from the end of the last draw
+    of the question and application on, and the draw and its answers are written to `labels.draws`.
     """
     if threshold is not None and metric is None:
         raise typer.BadParameter("--threshold is for --metric; the settings have the threshold of a question's metric")
     effective = settings()
     asked = _question(effective, question)
     chosen = _criteria(effective, asked, metric, threshold)
-    with Bars() as bars, bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-        evaluated = read_evaluated(file, chosen, effective.windows.dimensions, moved)
+    if file is not None and to is None:
+        raise typer.BadParameter("--out is required with a file of evaluations")
+    now, writer, notes = machine.now(), None, list[str]()
+    with Bars() as bars:
+        if file is not None:
+            with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
+                evaluated = read_evaluated(file, chosen, effective.windows.dimensions, moved)
+        else:
+            writer = DrawWriter(effective)  # Before the draws are read, as it ends any that is under way.
+            evaluated, notes = undrawn(effective, chosen, asked.name, application, now, bars.shown)
     place = next((each for each in range(len(chosen)) if evaluated.has_values(each)), 0)
-    drawn = draw_answers(evaluated, place, asked.name, count, application, double, machine.randomness, machine.now())
-    write(to, written([drawn.draw, *drawn.answers]))
-    for note in drawn.notes:
+    drawn = draw_answers(evaluated, place, asked.name, count, application, double, machine.randomness, now)
+    if writer is not None:
+        writer.write(drawn)
+    if to is not None:
+        write(to, written([drawn.draw, *drawn.answers]))
+    for note in (*notes, *drawn.notes):
         err.say(note)
     made = drawn.draw
     err.say(
         f"drew {len(drawn.answers):,} of {made.events:,} events by {made.metric}: {made.bad.drawn:,} of "
         f"{made.bad.judged.count:,} bad ones, {made.good.drawn:,} of {made.good.judged.count:,} good ones"
     )
-    err.say(f"next: ragweir labels rate {to} --events EVENTS --out labels.jsonl")
+    line = ["rate", "--question", asked.name]
+    if to is not None:
+        line = ["rate", str(to), "--events", "EVENTS", "--out", "labels.jsonl"]
+    err.say(f"next: {shlex.join(['ragweir', *shared_flags(), 'labels', *line])}")
 
 
 commands.command("rate")(rate)
@@ -99,7 +127,12 @@ commands.command("rate")(rate)
 
 @commands.command()
 def report(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File of labels.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            exists=True, dir_okay=False, show_default=False, help="File of labels. Default: the topic of labels."
+        ),
+    ] = None,
     evaluations: Annotated[
         Path | None,
         typer.Option(
@@ -127,8 +160,11 @@ def report(
     asked = effective.labels.questions if question is None else (_question(effective, question),)
     chosen = [(each, _criteria(effective, each, metric, threshold)) for each in asked]
     with Bars() as bars:
-        with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-            given = read_labels(file, moved)
+        if file is None:
+            given: PeopleLabels = read_topics(effective, bars.shown)
+        else:
+            with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
+                given = read_labels(file, moved)
         evaluated = None
         if evaluations is not None:
             every = [found for _, own in chosen for found in own]

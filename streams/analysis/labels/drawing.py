@@ -112,6 +112,7 @@ def draw(
             event_time=datetime.fromtimestamp(evaluated.times[row], UTC),
             dimensions=dict(evaluated.groups[evaluated.group[row]].dimensions),
             raters=2 if row in second else 1,
+            source=evaluated.source(row),
         )
         for row in order
     ]

@@ -9,12 +9,14 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.evaluation import Source
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, NOT_SELECTED, UNANSWERED, UNDEFINED, Tally
 from ragweir.streams.files.events import scan_events
@@ -51,6 +53,13 @@ class _LineJudge(msgspec.Struct, gc=False):
     prompt_version: str
 
 
+class _LineSource(msgspec.Struct, gc=False):
+    topic: str
+    partition: int
+    offset: int
+    index: int = 0
+
+
 class EvaluationLine(msgspec.Struct, gc=False):
     """The fields of an evaluation that labels need, without the scores."""
 
@@ -67,6 +76,7 @@ class EvaluationLine(msgspec.Struct, gc=False):
     undefined: tuple[str, ...] = ()
     decision: _LineDecision = _LineDecision()
     judge: _LineJudge | None = None
+    source: _LineSource | None = None
 
     @property
     def time(self) -> datetime:
@@ -101,6 +111,9 @@ class Evaluated:
         self.groups: list[Group] = []
         self._group_numbers: dict[Group, int] = {}
         self.group = array("i")
+        self._source_topics: dict[str, int] = {}
+        self._sources = (array("i"), array("i"), array("q"), array("i"))
+        """Number of the topic, -1 for none; partition, offset and index of each event's record."""
         self.verdicts = [array("b") for _ in criteria]
         self.values = [array("d") for _ in criteria]
         self.chances = [array("d") for _ in criteria]
@@ -115,13 +128,15 @@ class Evaluated:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, value: bytes) -> None:
-        """Add an evaluation.
+    def add(self, value: bytes, since_s: float = -inf) -> None:
+        """Add an evaluation, unless its event is older than a time.
 
         Raises:
             ValueError: if it is none.
         """
         line = self._decode(value)
+        if (time_s := line.time.timestamp()) < since_s:
+            return
         row = self.rows.setdefault(str(line.event_id), len(self.rows))
         judge = line.judge
         group = Group(
@@ -134,14 +149,25 @@ class Evaluated:
         number = self._group_numbers.setdefault(group, len(self.groups))
         if number == len(self.groups):
             self.groups.append(group)
-        _put(self.times, row, line.time.timestamp())
+        _put(self.times, row, time_s)
         _put(self.group, row, number)
+        source = line.source
+        topic = -1 if source is None else self._source_topics.setdefault(source.topic, len(self._source_topics))
+        position = (topic, source.partition, source.offset, source.index) if source else (topic, 0, 0, 0)
+        for column, number in zip(self._sources, position, strict=True):
+            _put(column, row, number)
         for place, criterion in enumerate(self.criteria):
             value_ = line.scores and getattr(line.scores, self._fields[criterion.metric])
             verdict, chance = _verdict(line, criterion, value_)
             _put(self.verdicts[place], row, verdict)
             _put(self.values[place], row, float("nan") if value_ is None else float(value_))
             _put(self.chances[place], row, chance)
+
+    def source(self, row: int) -> Source | None:
+        """Return the position at which an event was read; None if its evaluation does not say."""
+        topic, partition, offset, index = (column[row] for column in self._sources)
+        name = next((name for name, number in self._source_topics.items() if number == topic), None)
+        return None if name is None else Source(topic=name, partition=partition, offset=offset, index=index)
 
     def tally(self, place: int, rows: Iterable[int]) -> Tally:
         """Count rows by verdict of a criterion and probability of being judged."""

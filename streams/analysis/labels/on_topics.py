@@ -7,12 +7,13 @@ begins meanwhile ends the first. A label is committed by all in-sync replicas be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import TypeVar
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pydantic import ValidationError
 
@@ -20,8 +21,11 @@ from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.interaction import RecordPart
 from ragweir.schemas.label import Draw, Label, QueuedAnswer, draw_key, label_key
-from ragweir.streams.analysis.evaluation_source import ShowProgress
+from ragweir.schemas.window import duration_s
+from ragweir.streams.analysis.evaluation_source import EvaluationSource, ShowProgress
+from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.drawing import DrawnQueue
+from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
@@ -91,8 +95,36 @@ def _parsed(model: type[_Part], value: bytes) -> _Part | None:
         return None
 
 
-def end_of_draws(found: PeopleLabels, question: str, application: str | None) -> datetime | None:
-    """Return the end of the last range that was drawn from, for a question and an application; None without one.
+def undrawn(
+    settings: Settings,
+    criteria: Sequence[Criterion],
+    question: str,
+    application: str | None,
+    now: datetime,
+    progress: ShowProgress,
+) -> tuple[Evaluated, list[str]]:
+    """Read the evaluations of `labels.range` that no draw of a question and application covers, with remarks on them.
+
+    Raises:
+        Unreachable: if no broker answers.
+        PermanentError: if a topic is missing, or there are no such evaluations.
+    """
+    since = now - timedelta(seconds=duration_s(settings.labels.range))
+    if (end := _end_of_draws(read_topics(settings, progress), question, application)) is not None:
+        since = max(since, end)
+    found, unreadable, since_s = Evaluated(criteria, settings.windows.dimensions), 0, since.timestamp()
+    for value in EvaluationSource.named(settings, "live").values(progress, since):
+        try:
+            found.add(value, since_s)
+        except (msgspec.MsgspecError, ValueError, OverflowError):
+            unreadable += 1
+    if not len(found):
+        raise PermanentError(f"there is no evaluation of an event since {since:%Y-%m-%d %H:%M:%S} UTC")
+    return found, [f"{unreadable:,} records of the topic are no evaluations"] if unreadable else []
+
+
+def _end_of_draws(found: PeopleLabels, question: str, application: str | None) -> datetime | None:
+    """Return the end of the last range that was drawn from; None without one.
 
     A draw of all applications covers each of them, and one of an application is a part of all.
     """
