@@ -22,9 +22,10 @@ from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.store import LabelFile, read_labels
 from ragweir.streams.analysis.labels.targets import Ids, find_targets, shown_ids
 from ragweir.streams.commands.app import err, settings
+from ragweir.streams.commands.map_advice import EventSample, unmatched_advice
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import write
-from ragweir.streams.files.events import read_events
+from ragweir.streams.files.events import Events, read_events
 from ragweir.streams.files.parquet import as_parquet
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
@@ -32,6 +33,9 @@ from ragweir.streams.services.shared.from_settings import map_text
 
 _BATCH = 1_000
 """Number of labels that are written together."""
+_SAMPLE = 1_000
+"""Number of rows with which the paths of a map are compared."""
+_SHOWN_NAMES = 8
 _NO_MAP = "import"
 """Name of the tool of labels that no map reads."""
 
@@ -93,9 +97,13 @@ def import_(
     tool = _NO_MAP if map_ is None else map_.stem
     reader = LabelReader(effective.labels, mapping, asked.name, tool, machine.now(), BadRows())
     made = LabelImport(reader)
+    sample = EventSample(_SAMPLE)
     with Bars() as bars:
         with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-            made.read(read_events(file, MAX_BYTES, moved))
+            made.read(_sampled(read_events(file, MAX_BYTES, moved), sample))
+        if mapping is not None and str(map_) not in LABEL_MAPS:  # A ready one has paths for every form of an export.
+            for advice in unmatched_advice(sample.events, mapping):
+                err.say(advice)
         if evaluations is not None and made.rows:
             with bars.shown(f"Reading {evaluations.name}", evaluations.stat().st_size) as moved:
                 wanted: list[Ids] = [row.ids for row in made.rows]
@@ -107,7 +115,7 @@ def import_(
                     f"{made.failure()}; the labels name {shown_ids(named)}, and {evaluations} has {targets.examples}"
                 )
         if not made.rows:
-            raise PermanentError(made.failure())
+            raise PermanentError(made.failure() + (_other_names(made, sample) if mapping is None else ""))
         with LabelFile(to) as store:
             for draw in made.draws:
                 store.add_draw(draw)
@@ -166,6 +174,22 @@ def withdraw(
         taken = {"value": WITHDRAWN, "time": machine.now(), "seconds": None, "comment": None, "why": ""}
         store.add(*(label.model_copy(update=taken) for label in found))
     err.say(f"{len(found):,} label{'s' * (len(found) != 1)} withdrawn")
+
+
+def _other_names(made: LabelImport, sample: EventSample) -> str:
+    """Return what to do about rows that have no id, as those of other tools have other names."""
+    first = next((each for each in sample.events if isinstance(each, dict)), {})
+    if not made.bad.number("id") or not first:
+        return ""
+    names = printable(", ".join(list(first)[:_SHOWN_NAMES]))
+    return f"; a row needs event_id, trace_id or span_id, and the first has {names}: --map reads rows with other names"
+
+
+def _sampled(rows: Events, sample: EventSample) -> Events:
+    """Yield rows, of which the first are sampled."""
+    for number, row in rows:
+        sample.add(row)
+        yield number, row
 
 
 def _mapping(map_: Path | None) -> LabelMap | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.json import interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.schemas.codec.mapping.unmatched import unmatched_paths
+from ragweir.schemas.codec.mapping.unmatched import PathMap, unmatched_paths
 from ragweir.streams.files.map_choice import choose
 from ragweir.streams.files.schema_inference import REQUIRED, innermost, propose, written
 from ragweir.streams.runtime.text.terminal import printable
@@ -108,7 +108,7 @@ def _readable(rules: Mapping[str, object], events: Sequence[object]) -> int:
     return readable
 
 
-def unmatched_advice(events: Sequence[object], mapping: FieldMap) -> Iterator[str]:
+def unmatched_advice(events: Sequence[object], mapping: PathMap) -> Iterator[str]:
     """Yield a line for each path of a map that matched nothing in a sample.
 
     Args:

@@ -20,6 +20,7 @@ from ragweir.schemas.codec.mapping.paths import ABSENT, Reader
 from ragweir.schemas.codec.mapping.rules import ROW, compile_condition, compile_rule
 from ragweir.schemas.codec.mapping.scope import CompiledRule, Scope
 from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS
+from ragweir.schemas.codec.mapping.uses import Alternatives
 
 TARGETS = ("event_id", "span_id", "trace_id")
 """The fields that name the event of a label, the most exact one first."""
@@ -47,7 +48,11 @@ class LabelMap:
         if "value" not in compiled or not compiled.keys() & set(TARGETS):
             raise MapError(f"the map must name value, and one of {', '.join(TARGETS)}")
         self._numbers_rows = any(rule.numbers_rows for rule in compiled.values())
-        self._selects = compile_condition(rules[_WHERE], Scope(_WHERE))[0] if _WHERE in rules else None
+        self._selects = None
+        self.conditions: tuple[Alternatives, ...] = ()
+        if _WHERE in rules:
+            self._selects, self.conditions = compile_condition(rules[_WHERE], Scope(_WHERE))
+        self.uses = tuple(use for rule in compiled.values() for use in rule.uses)
         self._translate: Reader | None = None
         if _VALUES in rules:
             self._translate = TRANSFORMATIONS["translate"]({"translate": rules[_VALUES]}, Scope(_VALUES))
@@ -65,6 +70,10 @@ class LabelMap:
         """
         return cls(rules_in(toml))
 
+    def selects(self, data: object) -> bool:
+        """Return true if `where` selects the row."""
+        return self._selects is None or self._selects(data)
+
     def __call__(self, data: object, row: int | None = None) -> list[dict[str, Any]] | None:
         """Return the fields of each label of a row; None for a row that `where` does not select.
 
@@ -80,7 +89,7 @@ class LabelMap:
             raise Rejected("unmapped", "the row is not an object")
         if self._numbers_rows and row is not None:
             data = {**data, ROW: str(row)}
-        if self._selects is not None and not self._selects(data):
+        if not self.selects(data):
             return None
         shared = {field: value for field, read in self._scalars.items() if _is_there(value := read(data))}
         columns = {field: values for field, read in self._columns.items() if _is_there(values := read(data))}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import override
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec.mapping.field_map import FieldMap
 from ragweir.schemas.codec.mapping.paths import ABSENT, MOST_VALUES, Steps, path_text, walker
 from ragweir.schemas.codec.mapping.sample_paths import columns
 from ragweir.schemas.codec.mapping.uses import Alternatives
@@ -21,6 +20,21 @@ _MOST_STARTS = 300
 _SHOWN_ALTERNATIVES = 3
 _NEAR = 0.6
 """Least similarity of two paths that are near to each other, from 0 to 1."""
+
+
+class PathMap(Protocol):
+    """A map of events or of labels."""
+
+    def selects(self, data: object) -> bool:
+        """Return true if `where` selects the event."""
+
+    @property
+    def conditions(self) -> Sequence[Alternatives]:
+        """The uses of paths in `where`."""
+
+    @property
+    def uses(self) -> Sequence[Alternatives]:
+        """The uses of paths in the rules of fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +66,35 @@ class Unmatched:
         )
 
 
-def unmatched_paths(field_map: FieldMap, events: Sequence[object]) -> list[Unmatched]:
+def unmatched_paths(path_map: PathMap, events: Sequence[object]) -> list[Unmatched]:
     r"""Return the paths that lead to nothing in any of the first 1,000 events, in the order of the map.
 
     A path leads to something if its names exist, even if the value is null or a list without elements, which may have
     more in other events. The rules of fields are compared with the events that `where` selects. Of the alternatives of
     `first` one is enough.
 
+    >>> from ragweir.schemas.codec.mapping import FieldMap
     >>> rules = FieldMap.parse('event_id = "id"\nquery = "q"\nresponse = "answr"')
     >>> [str(each) for each in unmatched_paths(rules, [{"id": 1, "q": "Who?", "answer": "Ada."}])]
     ['response: nothing is at answr; the nearest path that exists is answer']
 
     Args:
-        field_map: the map.
+        path_map: the map.
         events: events as parsed JSON, before the map; those that are no objects are left out.
     """
     objects = [event for event in islice(events, _MOST_EVENTS) if isinstance(event, dict)]
-    selected = [event for event in objects if _selects(field_map, event)]
+    selected = [event for event in objects if _selects(path_map, event)]
     found = [
         _unmatched(alternatives, sample)
-        for uses, sample in ((field_map.conditions, objects), (field_map.uses, selected))
+        for uses, sample in ((path_map.conditions, objects), (path_map.uses, selected))
         for alternatives in uses
     ]
     return list(dict.fromkeys(each for each in found if each is not None))
 
 
-def _selects(field_map: FieldMap, event: object) -> bool:
+def _selects(path_map: PathMap, event: object) -> bool:
     try:
-        return field_map.selects(event)
+        return path_map.selects(event)
     except Rejected:
         return False
 

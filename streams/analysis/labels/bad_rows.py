@@ -47,6 +47,10 @@ class BadRows:
             if text not in shown:
                 shown.append(text)
 
+    def number(self, kind: str) -> int:
+        """Return the number of rows of a kind of `KINDS`."""
+        return self._counts[kind]
+
     @property
     def parts(self) -> list[str]:
         """Each kind with its number and examples, in the order of `KINDS`."""

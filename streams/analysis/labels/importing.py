@@ -98,7 +98,7 @@ class LabelImport:
     def failure(self) -> str:
         """Return why there is no label."""
         others = ", ".join(self._others())
-        return f"no label was imported: {others}" if others else "no label was imported, since the file has no rows"
+        return f"no label was imported: {others}" if others else "no label was imported, since the file has none"
 
     def _others(self) -> Iterator[str]:
         reader = self.reader

@@ -142,7 +142,7 @@ def test_ten_thousand_wrong_rows_are_one_sentence() -> None:
     assert made.failure() == (
         "no label was imported: 10,000 with values that are no answer (maybe 0, maybe 1, maybe 2)"
     )
-    assert imported([]).failure() == "no label was imported, since the file has no rows"
+    assert imported([]).failure() == "no label was imported, since the file has none"
 
 
 def test_a_long_comment_is_cut_and_a_rater_with_control_characters_is_hashed() -> None:

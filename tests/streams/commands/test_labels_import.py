@@ -73,9 +73,13 @@ def test_an_import_of_nothing_says_why_and_writes_nothing(tmp_path: Path) -> Non
         "ragweir: no label was imported: 5 of unknown events (T0, T1, T2); the labels name trace_id T0, T1, T2, and "
         f"{evaluations} has event_id e0, e1, e2; trace_id t0, t1, t2"
     )
-    done = ragweir("labels", "import", written(votes, [{"event_id": "e1"}]), "--out", out)
+    votes = written(votes, [{"task": {"id": "e1"}, "votes": [{"is": "yes", "user_name": "Ada"}]}])
+    done = ragweir("labels", "import", votes, "--out", out)
     assert done.returncode == 1
-    assert said(done) == "ragweir: no label was imported: 1 with values that are no answer (no value)"
+    assert said(done) == (
+        "ragweir: no label was imported: 1 without the id of an event (row 1); a row needs event_id, trace_id or "
+        "span_id, and the first has task, votes: --map reads rows with other names"
+    )
     done = ragweir("labels", "import", votes, "--out", out, "--map", "langfus")
     assert done.returncode == 2
     assert said(done) == (
@@ -90,6 +94,11 @@ def test_an_import_of_nothing_says_why_and_writes_nothing(tmp_path: Path) -> Non
         f"ragweir: the map {wrong} is wrong: the map must name value, and one of event_id, span_id, trace_id"
     )
     assert not out.exists()
+    wrong.write_text("event_id = 'task.id'\nvalue = 'votes[].is'\nrater = 'votes[].username'")
+    done = ragweir("labels", "import", votes, "--out", out, "--map", wrong)
+    advice, summary, _ = done.stderr.decode().splitlines()
+    assert advice == "the map, rater: nothing is at votes[].username; the nearest path that exists is votes[].user_name"
+    assert summary == "1 label imported"
 
 
 def test_scores_of_langfuse_find_their_events_by_span_and_trace(tmp_path: Path) -> None:
