@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -86,8 +87,9 @@ def _default(field: FieldInfo) -> str:
         return "unset"
     if default in ((), {}):
         return "empty"
-    if isinstance(default, tuple) and any(isinstance(each, SettingsGroup) for each in default):
-        return "[the rules below](#the-default-rules)"
+    if isinstance(default, tuple) and isinstance(default[0], SettingsGroup):
+        names = ", ".join(code(each.name) for each in default if isinstance(each, Question))
+        return names or "[the rules below](#the-default-rules)"
     if isinstance(default, dict):
         return ", ".join(code(f"{key} = {_toml(value)}") for key, value in default.items())
     return code(_toml(default))
@@ -101,6 +103,8 @@ def _toml(value: object) -> str:
     """
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, SecretStr):  # A default is no secret.
+        return _toml(value.get_secret_value())
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, tuple):
