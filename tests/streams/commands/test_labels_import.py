@@ -128,7 +128,8 @@ def test_verdicts_of_a_benchmark_are_imported_and_reported(tmp_path: Path) -> No
     assert said(ragweir("score", DATA, "--map", MAPS / "mtrag.toml", "--out", scores)) == "201 scored"
     imported = ("labels", "import", DATA, "--map", MAPS / "mtrag-labels.toml", "--evaluations", scores, "--out", out)
     assert ragweir(*imported).stderr.startswith(b"596 labels imported\n")
-    done = ragweir("labels", "report", out, "--evaluations", scores, "--question", "supported", "--json")
+    criterion = ("--question", "supported", "--metric", "unsupported_risk", "--threshold", "0.8")
+    done = ragweir("labels", "report", out, "--evaluations", scores, *criterion, "--json")
     (table,) = orjson.loads(done.stdout)["questions"]
     assert table["tpr"]["n"] == 18
     assert table["tpr"]["value"] == pytest.approx(13 / 18, abs=1e-3)
