@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,8 @@ from ragweir.streams.analysis.labels.evaluated import MAX_BYTES
 from ragweir.streams.files.events import scan_events
 
 _OWN = 0o600
-_PIECE_BYTES = 64 * 1024
+_BEGINS = b'{"event_id":', b'{"id":'
+"""Begins of the lines of labels and draws."""
 Key = tuple[str, str, str]
 """Event id, question and rater, of which one label counts."""
 
@@ -51,16 +53,21 @@ def read_labels(file: Path, on_bytes: Callable[[int], None] = lambda _: None) ->
     """
     found = PeopleLabels()
     for number, line in _lines(file, on_bytes):
-        content = _object(line, file, number)
-        try:
-            if "event_id" in content:
-                found.add(Label.model_validate(content))
-            else:
-                made = Draw.model_validate(content)
-                found.draws[made.id] = made
-        except ValidationError as error:
-            raise _wrong(file, number, "label", error) from None
+        _take(found, line, file, number)
     return found
+
+
+def _take(found: PeopleLabels, line: bytes, file: Path, number: int) -> None:
+    """Add a line of a file of labels to those before it."""
+    content = _object(line, file, number)
+    try:
+        if "event_id" in content:
+            found.add(Label.model_validate(content))
+        else:
+            made = Draw.model_validate(content)
+            found.draws[made.id] = made
+    except ValidationError as error:
+        raise _wrong(file, number, "label", error) from None
 
 
 def read_queue(file: Path) -> tuple[Draw, list[QueuedAnswer]]:
@@ -108,9 +115,9 @@ class LabelFile:
             raise PermanentError(f"{file} cannot be written: {error.strerror}") from None
         try:
             _lock(self._descriptor, file)
-            self.removed = _end_last_line(self._descriptor)
-            self.content = read_labels(file) if os.fstat(self._descriptor).st_size else PeopleLabels()
+            self.content = PeopleLabels()
             """The labels of the file, with those that were added."""
+            self.removed = self._read()
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -124,6 +131,34 @@ class LabelFile:
         if self._is_new and not os.fstat(self._descriptor).st_size:
             self._file.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+    def _read(self) -> int:
+        """Read the labels, and then remove a last line that was not written to its end; returns its size in bytes.
+
+        A file that holds something else is left as it is.
+        """
+        end = 0
+        with self._file.open("rb") as stream:
+            for number, line in enumerate(iter(partial(stream.readline, MAX_BYTES), b""), 1):
+                if not line.endswith(b"\n") and self._is_torn(line, number):
+                    os.truncate(self._descriptor, end)
+                    return len(line)
+                if not line.isspace():
+                    _take(self.content, line, self._file, number)
+                end += len(line)
+                if not line.endswith(b"\n"):  # As an editor may leave it.
+                    os.write(self._descriptor, b"\n")
+        return 0
+
+    def _is_torn(self, line: bytes, number: int) -> bool:
+        try:
+            orjson.loads(line)
+        except orjson.JSONDecodeError:
+            is_ours = number > 1 or any(begin.startswith(line[: len(begin)]) for begin in _BEGINS)
+            if not is_ours or len(line) == MAX_BYTES:
+                raise PermanentError(f"{self._file} holds something else than labels") from None
+            return True
+        return False
 
     def add_draw(self, draw: Draw) -> None:
         """Add a draw, unless the file has it.
@@ -165,20 +200,6 @@ def _lock(descriptor: int, file: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise PermanentError(f"{file} is in use: another process adds labels to it") from None
-
-
-def _end_last_line(descriptor: int) -> int:
-    """Remove a last line without an end; return its size in bytes."""
-    size = end = os.fstat(descriptor).st_size
-    while end:
-        start = max(0, end - _PIECE_BYTES)
-        piece = os.pread(descriptor, end - start, start)
-        if (at := piece.rfind(b"\n")) >= 0:
-            end = start + at + 1
-            break
-        end = start
-    os.truncate(descriptor, end)
-    return size - end
 
 
 def _lines(file: Path, on_bytes: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:

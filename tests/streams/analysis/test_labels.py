@@ -305,6 +305,35 @@ def test_a_torn_line_is_removed_and_a_second_writer_is_named(tmp_path: Path) -> 
     assert [each.event_id for each in read_labels(path).current()] == ["1", "3"]
 
 
+def test_a_last_label_without_a_line_end_is_kept(tmp_path: Path) -> None:
+    """An editor leaves it so; a killed writer does not, which writes both at once."""
+    path = tmp_path / "labels.jsonl"
+    path.write_bytes(written([label("1", value=True)]).rstrip())
+    with LabelFile(path) as file:
+        assert file.removed == 0
+        file.add(label("2", value=True))
+    assert [each.event_id for each in read_labels(path).current()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"event_id":"1","query":"?","response":"!"}',
+        b'{"event_id":"1","query":"?","response":"!"}\n{"event_id":"2","que',
+        b"id,label\n1,yes",
+        b"notes without a line end",
+        b"\x1f\x8b\x08torn",
+    ],
+)
+def test_a_file_of_something_else_stays_as_it_is(content: bytes, tmp_path: Path) -> None:
+    """Its last line is no torn label, and is not removed."""
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(PermanentError):
+        LabelFile(path)
+    assert path.read_bytes() == content
+
+
 ADDING = """
 import sys
 from datetime import datetime, UTC
