@@ -217,6 +217,21 @@ def test_events_are_read_as_score_reads_them(folder: Path) -> None:
     ]
 
 
+def test_events_of_traces_are_assembled() -> None:
+    trace = ROOT / "tests/streams/traces/otlp/langchain-openinference/rag.otlp.pb"
+    scored = CliRunner().invoke(app, ["score", str(trace), "--out", "scored.jsonl"], catch_exceptions=False)
+    assert scored.exit_code == 0
+    row = json.loads(Path("scored.jsonl").read_bytes().splitlines()[0])
+    write_queue(1)
+    queue = (
+        Path("queue.jsonl").read_bytes().replace(b'"event_id":"e0"', orjson.dumps({"event_id": row["event_id"]})[1:-1])
+    )
+    Path("queue.jsonl").write_bytes(queue)
+    screen = rate("y", "--events", str(trace))[1]
+    assert lines() == [(row["event_id"], True)]
+    assert "THE PASSAGES\n1" in screen
+
+
 def test_two_people_and_a_third() -> None:
     prepare(3)
     write_queue(3, raters=2)
