@@ -9,7 +9,7 @@ import sys
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,6 +35,8 @@ class Keys:
             raise typer.BadParameter("standard input is closed, from which the keys are read")
         self.of_terminal = sys.stdin.isatty()
         """True if a person presses the keys."""
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when a terminal has another size, or the command goes on after it was suspended."""
         self._stack = ExitStack()
         self._pressed: deque[str] = deque()
         self._flush: Callable[[], object] = lambda: None
@@ -76,21 +78,24 @@ class Keys:
             self._read = lambda: typer.getchar().encode()
             return
 
-        def set_single_keys(*_: Any) -> None:
-            tty.setcbreak(descriptor)
-
         def read() -> bytes:
             try:
                 return os.read(descriptor, _READ_BYTES)
             except OSError:  # The terminal is gone.
                 return b""
 
-        before = termios.tcgetattr(descriptor)
-        self._stack.callback(termios.tcsetattr, descriptor, termios.TCSADRAIN, before)
-        set_single_keys()
-        # A shell may change the terminal while the command is suspended.
-        continued = signal.signal(signal.SIGCONT, set_single_keys)
-        self._stack.callback(signal.signal, signal.SIGCONT, continued)
+        def restore(before: list[Any]) -> None:
+            with suppress(termios.error):  # The terminal is gone.
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+        def change(*_: object) -> None:
+            tty.setcbreak(descriptor)  # A shell may have changed it while the command was suspended.
+            self.on_changed()
+
+        self._stack.callback(restore, termios.tcgetattr(descriptor))
+        tty.setcbreak(descriptor)
+        for number in (signal.SIGCONT, signal.SIGWINCH):
+            self._stack.callback(signal.signal, number, signal.signal(number, change))
         self._read, self._flush = read, lambda: termios.tcflush(descriptor, termios.TCIFLUSH)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import shlex
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def rate(
     with LabelFile(to) as file:
         rating = Rating(answers, file.content, hashed, asked, disagreed=disagreed)
         if rating.waits:
-            with stop.listening():
+            with stop.listening(signal.SIGHUP):
                 ids = {each.event_id for each in answers}
                 texts = _texts(effective, events, ids, stop, has_map=map_file is not None)
                 if stop.cut:
@@ -176,6 +177,7 @@ class _Session:
 
     def run(self, stop: Stop) -> None:
         """Ask until all is answered, the rater leaves, or the input ends."""
+        self.keys.on_changed = self._draw
         if self._ask():
             for key in stop.ending(iter(self.keys)):
                 if not self._press(key.casefold()):
@@ -198,7 +200,9 @@ class _Session:
 
     def _draw(self) -> None:
         rating = self.rating
-        if (answer := rating.present) is not None:
+        if self._in_help:
+            self.screen.draw_help()
+        elif (answer := rating.present) is not None:
             progress = f"{rating.answered + 1:,} of {rating.total:,}"
             self.screen.draw(progress, self.questions[answer.question], self.messages)
         else:
@@ -216,7 +220,7 @@ class _Session:
             return False
         elif key == "?":
             self._in_help = True
-            self.screen.draw_help()
+            self._draw()
         elif key == "s":
             self.rating.skip()
             return self._ask("skipped: it is asked again after all others")

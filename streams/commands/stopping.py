@@ -29,9 +29,9 @@ class Stop:
         self._waiting = False
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Handle the signals for the length of a `with` block."""
-        before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    def listening(self, *more: signal.Signals) -> Iterator[None]:
+        """Handle SIGINT, SIGTERM and more signals for the length of a `with` block."""
+        before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM, *more)}
         try:
             yield
         finally:

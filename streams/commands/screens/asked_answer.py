@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rich.cells import cell_len
+from rich.control import Control
 from rich.segment import Segment, SegmentLines
 from rich.style import Style
 from rich.text import Text
@@ -89,19 +90,20 @@ class AnswerScreen:
             messages: sentences below the texts, such as that a label is saved.
         """
         head = [*self._of(progress, "reverse"), *self._of(question.text, "bold"), self._rule()]
-        foot = [self._rule(), *(line for each in messages for line in self._of(each, "italic"))]
-        own = [(each.key, each.name) for each in choices(question)]
+        said = [line for each in messages for line in self._of(each, "italic")]
+        keys = [*((each.key, each.name) for each in choices(question)), *_KEYS.items()]
         if not self.is_paged:
-            self._print([*head, *self._texts, *foot, *self._keys((*own, *_KEYS.items()))])
+            self._print([*head, *self._texts, self._rule(), *said, *self._keys(keys)])
             return
-        most = len(self._keys((*own, *_KEYS.items(), _MORE, _BACK)))
-        self._body = max(_FEWEST_LINES, self.terminal.height - len(head) - len(foot) - most - 1)
+        room = self.terminal.height - len(head) - len(self._keys([*keys, _MORE, _BACK])) - 2
+        if room - len(said) < _FEWEST_LINES:
+            said = []
+        self._body = max(_FEWEST_LINES, room - len(said))
         end = self._top + self._body
         there = [*([_MORE] if self._has(end) else []), *([_BACK] if self._top else [])]
         body = self._lines[self._top : end]
         body += [[]] * (self._body - len(body))
-        self.terminal.clear()
-        self._print([*head, *body, *foot, *self._keys((*own, *_KEYS.items(), *there))], end="")
+        self._print([*head, *body, self._rule(), *said, *self._keys([*keys, *there])])
 
     def draw_help(self) -> None:
         """Draw the help in place of the answer."""
@@ -109,12 +111,12 @@ class AnswerScreen:
 
     def draw_text(self, text: str) -> None:
         """Draw a text in place of the answer."""
-        if self.is_paged:
-            self.terminal.clear()
         self._print([line for each in text.split("\n") for line in self._of(each)])
 
-    def _print(self, lines: Iterable[Line], end: str = "\n") -> None:
-        self.terminal.print(SegmentLines(list(lines), new_lines=True), end=end)
+    def _print(self, lines: Sequence[Line]) -> None:
+        """Print a screen at once, over the one before if pages are."""
+        clear = [Control.clear(), Control.home()] if self.is_paged else []
+        self.terminal.print(*clear, SegmentLines(lines, new_lines=True), sep="", end="" if clear else "\n")
 
     @property
     def _width(self) -> int:

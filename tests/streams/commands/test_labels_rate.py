@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -317,7 +318,7 @@ def begun(theirs: int) -> subprocess.Popen[bytes]:
 
 
 def test_a_person_answers_on_a_terminal(terminal: tuple[int, int]) -> None:
-    """Pages, undo, Ctrl-C, going on, and undo of the last answer; the terminal is as before at the end."""
+    """Pages, undo, Ctrl-C, going on, and undo of the last answer; any end leaves the terminal as before."""
     ours, theirs = terminal
     long = [{"text": "Within thirty days. " * 200}, {"text": "The last passage."}]
     prepare(3, event(0, contexts=long), event(1), event(2))
@@ -349,8 +350,11 @@ def test_a_person_answers_on_a_terminal(terminal: tuple[int, int]) -> None:
     assert "all 3 answered" in person.answer("y")
     assert "taken back" in person.answer("u")
     person.answer("c")
-    person.press("q")
-    assert command.wait(60) == 0
+    before_resize = len(person.output)
+    termios.tcsetwinsize(ours, (30, 100))
+    assert "saved: cannot tell" in person.wait(before_resize)
+    command.send_signal(signal.SIGHUP)
+    assert command.wait(60) == 130
     assert termios.tcgetattr(theirs) == before
     assert lines()[4:] == [("e2", True), ("e2", "withdrawn"), ("e2", "cannot_tell")]
 
@@ -399,7 +403,7 @@ def test_ctrl_c_while_events_are_read(folder: Path) -> None:
     with Path("pipe").open("wb") as pipe:  # It opens once the command reads it.
         pipe.write(orjson.dumps(event(0)) + b"\n")
         pipe.flush()
-        running.send_signal(2)
+        running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
     assert Path("said").read_text() == "stopped before pipe was read to its end; nothing is written\n"
     assert not Path("labels.jsonl").exists()
