@@ -22,6 +22,7 @@ event_id = { hash = ["cell", "docs", "id"] }
 query = { first = ["q", { path = "cell", text = true }] }
 response = { first = [{ path = "cell", parse = "any", text = true, then = "[-1]" }, "q"] }
 tenant = { path = "cell", split = ",", then = "[-1]" }
+"labels.cell" = { path = "cell", parse = "any", entries = true, text = true }
 ended_at = { path = "docs[0].s", unit = "s", after = "docs[0].k" }
 expected = { first = [{ path = "cell", parse = "python", then = "[][][]" }, { path = "cell", parse = "json" }, "id"] }
 "contexts[].text" = "docs[].parts[].t"

@@ -7,9 +7,13 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from ragweir.schemas.codec.json import encode
+from ragweir.schemas.codec.label_maps import LABEL_MAPS, label_map
+from ragweir.schemas.codec.mapping.label_map import LabelMap
 from ragweir.schemas.label import WITHDRAWN, Draw, Label, LabelDraw, LabelledScore
 from ragweir.streams.analysis.labels.bad_rows import BadRows
 from ragweir.streams.analysis.labels.flat import columns, flat
@@ -135,6 +139,39 @@ def test_a_bad_row_is_counted_with_an_example_and_the_good_ones_are_read(row: ob
     assert words in part
     assert len(part) < 200
     assert part.isprintable()
+
+
+NAMES = st.sampled_from(
+    "event_id trace_id question value rater time seconds comment kind blind draw dimensions draw_id judged_bad data "
+    "annotations result type from_name completed_by was_cancelled choices source subject name feedback_source".split()
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["supported", "yes", "choices", "ANNOTATION", "app", "expert", '{"a": 1}', "2026-11-21"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=12,
+)
+MAPPINGS = [None, *(LabelMap.parse(label_map(name)) for name in LABEL_MAPS)]
+
+
+CHANGES = st.dictionaries(NAMES, VALUES, max_size=6)
+ROWS = st.builds(lambda changes: {**orjson.loads(encode(OWN)), **changes}, CHANGES) | CHANGES | VALUES
+
+
+@given(ROWS, st.sampled_from(MAPPINGS))
+def test_any_row_is_a_label_or_counted(row: object, mapping: LabelMap | None) -> None:
+    """A label of any row can be written, read again, and exported."""
+    settings = LabelSettings(key=KEY, comments=True)
+    made = LabelImport(LabelReader(settings, mapping, "supported", "import", NOW, BadRows()))
+    made.read([(1, orjson.dumps(row))])
+    assert str(made.bad).isprintable()
+    for label in labels(made):
+        assert Label.model_validate(orjson.loads(encode(label))) == label
+        assert labels(imported([flat(label)], comments=True)) == [label]
 
 
 def test_ten_thousand_wrong_rows_are_one_sentence() -> None:
