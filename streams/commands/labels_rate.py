@@ -62,8 +62,8 @@ def rate(
     where the question has steps or names; `c` is cannot tell, `u` undoes, `s` skips for now, space turns the page, `q`
     leaves, `?` explains the keys. Without a terminal the keys are read from standard input.
 
-    The rater is blind: scores, the judge and marks are not shown, since a rater who has seen them agrees with them.
-    `ragweir labels report` shows them afterwards.
+    The rater is blind: scores, the judge and marks are not shown, since a rater who has seen them tends to agree with
+    them. `ragweir labels report` compares them with the answers afterwards.
 
     Each answer is on disk before the next one is shown, so that nothing is lost by Ctrl-C or a crash: the same command
     goes on with the next answer. The queue is in random order, so that rating may end at any time. Answers that `draw

@@ -35,13 +35,13 @@ Read the question at the top, then what the user asked, the answer, and the pass
 Judge the answer by the passages, not by what you know. Each key is one answer, without Enter, and is saved at once.
 
 c   cannot tell: the text does not let you answer the question
-u   undo: the last answer is taken back and asked again; more often, the ones before it
+u   undo: the last answer is taken back and asked again; once more takes back the one before
 s   skip: asked again after all others
 space, arrow down   the next page of the texts
 b, arrow up   the page before
 q   leave: the same command goes on with the next answer, and so it does after Ctrl-C
 
-Scores and the verdict of the judge are hidden, as they would sway you; `ragweir labels report` shows them with yours.
+Scores and the verdict of the judge are hidden, as they sway people; `ragweir labels report` compares them with yours.
 
 Any key goes back to the answer."""
 
