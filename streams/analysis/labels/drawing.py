@@ -6,18 +6,19 @@ answer of the verdict has one overall chance, however routing selected it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from random import Random
+
+import numpy as np
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation import selection
 from ragweir.metrics.people.sampling import chances, systematic
 from ragweir.schemas.label import Draw, LabelDraw, LabelledScore, QueuedAnswer, VerdictSums
 from ragweir.schemas.window import SelectionSums, SuiteChance
-from ragweir.streams.analysis.labels.evaluated import Evaluated
+from ragweir.streams.analysis.labels.evaluated import Evaluated, Rows
 from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, Frame
 
 _ID_BYTES = 6
@@ -61,8 +62,8 @@ def draw(
     criterion = evaluated.criteria[place]
     rows = _rows_of(evaluated, application)
     rows, judge, notes = _newest_judge(evaluated, place, rows)
-    verdicts = evaluated.verdicts[place]
-    by_verdict = {verdict: [row for row in rows if verdicts[row] == verdict] for verdict in (BAD, GOOD)}
+    verdicts = np.asarray(evaluated.verdicts[place])[rows]
+    by_verdict = {verdict: rows[verdicts == verdict].tolist() for verdict in (BAD, GOOD)}
     bad, good = _parts(count, len(by_verdict[BAD]), len(by_verdict[GOOD]))
     if not bad + good:
         raise PermanentError(
@@ -80,15 +81,15 @@ def draw(
     randomness.shuffle(order)
     frame = Frame.of(evaluated.tally(place, rows))
     model, version = judge
-    times = [evaluated.times[row] for row in rows]
+    times = np.asarray(evaluated.times)[rows]
     made = Draw(
         id=randomness.randbytes(_ID_BYTES).hex(),
         question=question,
         metric=criterion.metric,
         threshold=criterion.threshold,
         application=application,
-        start=datetime.fromtimestamp(min(times), UTC),
-        end=datetime.fromtimestamp(max(times), UTC) + timedelta(milliseconds=1),
+        start=datetime.fromtimestamp(times.min(), UTC),
+        end=datetime.fromtimestamp(times.max(), UTC) + timedelta(milliseconds=1),
         model=model,
         suite_version=version,
         catalogue_version=evaluated.groups[evaluated.group[order[0]]].catalogue_version,
@@ -102,7 +103,7 @@ def draw(
         made_at=now,
     )
     second = set(randomness.sample(order, ceil(double * len(order)))) if double else set()
-    ids = {row: event_id for event_id, row in evaluated.rows.items() if row in probabilities}
+    ids = list(evaluated.rows)
     answers = [
         QueuedAnswer(
             event_id=ids[row],
@@ -132,34 +133,35 @@ def _score(evaluated: Evaluated, place: int, row: int) -> LabelledScore:
     )
 
 
-def _rows_of(evaluated: Evaluated, application: str | None) -> Sequence[int]:
+def _rows_of(evaluated: Evaluated, application: str | None) -> Rows:
     if application is None:
-        return range(len(evaluated))
-    own = {number for number, group in enumerate(evaluated.groups) if group.application == application}
-    found = [row for row, number in enumerate(evaluated.group) if number in own]
-    if not found:
+        return np.arange(len(evaluated))
+    own = [number for number, group in enumerate(evaluated.groups) if group.application == application]
+    if not own:
         known = sorted({group.application for group in evaluated.groups if group.application})
         raise PermanentError(
             f"there is no event of the application {application}; those of the events: {', '.join(known[:8]) or 'none'}"
         )
-    return found
+    return np.flatnonzero(np.isin(np.asarray(evaluated.group), own))
 
 
 def _newest_judge(
-    evaluated: Evaluated, place: int, rows: Sequence[int]
-) -> tuple[Sequence[int], tuple[str | None, str | None], list[str]]:
+    evaluated: Evaluated, place: int, rows: Rows
+) -> tuple[Rows, tuple[str | None, str | None], list[str]]:
     """Return the events after the last one that another judge judged, as verdicts of two judges are not mixed."""
-    verdicts, times = evaluated.verdicts[place], evaluated.times
+    times = np.asarray(evaluated.times)
+    judged = rows[np.isin(np.asarray(evaluated.verdicts[place])[rows], (BAD, GOOD))]
+    last_of_group = np.full(len(evaluated.groups), -np.inf)
+    np.maximum.at(last_of_group, np.asarray(evaluated.group)[judged], times[judged])
     last: dict[tuple[str | None, str | None], float] = {}
-    for row in rows:
-        if verdicts[row] in (BAD, GOOD):
-            judge = evaluated.judged_by(place, row)
-            last[judge] = max(last.get(judge, times[row]), times[row])
+    for number in np.flatnonzero(np.isfinite(last_of_group)).tolist():
+        judge, time = evaluated.judge_of(place, number), float(last_of_group[number])
+        last[judge] = max(last.get(judge, time), time)
     if len(last) < 2:
         return rows, next(iter(last), (None, None)), []
     newest = max(last, key=last.__getitem__)
     from_s = max(time for judge, time in last.items() if judge != newest)
-    found = [row for row in rows if times[row] > from_s]
+    found = rows[times[rows] > from_s]
     model, version = newest
     since = datetime.fromtimestamp(from_s, UTC)
     note = (

@@ -6,14 +6,15 @@ A file of a million evaluations takes some 300 MB, whatever its metrics are.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.evaluation import Source
@@ -23,6 +24,8 @@ from ragweir.streams.files.events import scan_events
 
 MAX_BYTES = 16 * 1024 * 1024
 """Size of the largest line of evaluations or labels."""
+Rows = NDArray[np.int64]
+"""Numbers of events, from 0."""
 _FINAL = ("judged", "failed")
 
 
@@ -169,10 +172,14 @@ class Evaluated:
         name = next((name for name, number in self._source_topics.items() if number == topic), None)
         return None if name is None else Source(topic=name, partition=partition, offset=offset, index=index)
 
-    def tally(self, place: int, rows: Iterable[int]) -> Tally:
+    def tally(self, place: int, rows: Rows) -> Tally:
         """Count rows by verdict of a criterion and probability of being judged."""
-        verdicts, chances = self.verdicts[place], self.chances[place]
-        return Counter((verdicts[row], chances[row]) for row in rows)
+        verdicts, chances = np.asarray(self.verdicts[place])[rows], np.asarray(self.chances[place])[rows]
+        found: dict[tuple[int, float], int] = {}
+        for verdict in np.unique(verdicts).tolist():
+            own, numbers = np.unique(chances[verdicts == verdict], return_counts=True)
+            found |= {(verdict, chance): number for chance, number in zip(own.tolist(), numbers.tolist(), strict=True)}
+        return found
 
     def has_values(self, place: int) -> bool:
         """Return whether an event has a verdict of a criterion."""
@@ -180,7 +187,11 @@ class Evaluated:
 
     def judged_by(self, place: int, row: int) -> tuple[str | None, str | None]:
         """Return the model and the version of the suite that gave a verdict; (None, None) for a free metric."""
-        suite, own = self.criteria[place].suite, self.groups[self.group[row]]
+        return self.judge_of(place, self.group[row])
+
+    def judge_of(self, place: int, number: int) -> tuple[str | None, str | None]:
+        """Return the same of the events of a group."""
+        suite, own = self.criteria[place].suite, self.groups[number]
         if suite is None or own.model is None:
             return None, None
         versions = dict(each.partition(":")[::2] for each in own.versions.split(" "))

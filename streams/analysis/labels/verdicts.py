@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import numpy as np
 from typing_extensions import override
 
 from ragweir.schemas.label import Draw, Label
 from ragweir.streams.analysis.labels.criteria import Criterion
-from ragweir.streams.analysis.labels.evaluated import Evaluated
+from ragweir.streams.analysis.labels.evaluated import Evaluated, Rows
 from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, Frame
 from ragweir.streams.settings.labels import Question
 
@@ -136,7 +137,7 @@ class VerdictsOfFile(VerdictSource):
 
     def whole(self) -> Frame:
         """Return the frame of all evaluations, for drawn answers whose draw is not known."""
-        return Frame.of(self.evaluated.tally(self.place, range(len(self.evaluated))))
+        return Frame.of(self.evaluated.tally(self.place, np.arange(len(self.evaluated))))
 
     def application(self, answer: AnswerLabels) -> str | None:
         """Return the application of an answer's event."""
@@ -147,13 +148,10 @@ class VerdictsOfFile(VerdictSource):
         rows = (self.evaluated.rows[each.event_id] for each in answers)
         return [datetime.fromtimestamp(self.evaluated.times[row], UTC) for row in rows]
 
-    def _rows(self, draw: Draw) -> Iterator[int]:
-        start, end = draw.start.timestamp(), draw.end.timestamp()
-        numbers = {
-            number
-            for number, group in enumerate(self.evaluated.groups)
-            if draw.application is None or group.application == draw.application
-        }
-        for row, (time, number) in enumerate(zip(self.evaluated.times, self.evaluated.group, strict=True)):
-            if start <= time < end and number in numbers:
-                yield row
+    def _rows(self, draw: Draw) -> Rows:
+        times, groups = np.asarray(self.evaluated.times), np.asarray(self.evaluated.group)
+        inside = (draw.start.timestamp() <= times) & (times < draw.end.timestamp())
+        if draw.application is not None:
+            own = [n for n, group in enumerate(self.evaluated.groups) if group.application == draw.application]
+            inside &= np.isin(groups, own)
+        return np.flatnonzero(inside)
