@@ -17,6 +17,7 @@ from bench import (
     judging,
     kafka_to_kafka,
     past_windows,
+    people,
     publish,
     registry,
     restart,
@@ -58,6 +59,8 @@ TABLES: Mapping[str, Make] = {
     "routing-applications": routing.three_applications,
     "coverage": coverage.tables,
     "growth": growth.tables,
+    "people-coverage": people.coverage,
+    "people-width": people.width,
 }
 """All tables. Those that take long, or need people's labels, are printed only if they are named."""
 

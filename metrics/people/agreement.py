@@ -78,15 +78,20 @@ def agreement(answers: Sequence[PeopleVerdict], flagged: Limits | None = None) -
         return _of_labelled(known, answers, precision, missed)
     own, other = precision or _UNKNOWN, missed or _UNKNOWN
     n = len(known)
-    value = _rate(flagged.value, own.value, other.value)
-    low, high = combined(_rate, flagged, own, other)
+    rate = rate_limits(flagged, own, other, n)
     return Agreement(
-        tpr=_caught(flagged, own, other, n) if _some(value) else _NONE_BAD,
-        tnr=_caught(flagged.complement, other.complement, own.complement, n) if _some(1 - value) else _NONE_GOOD,
+        tpr=_caught(flagged, own, other, n),
+        tnr=_caught(flagged.complement, other.complement, own.complement, n),
         precision=precision or _NONE_FLAGGED,
         kappa=_kappa(flagged, own, other, n),
-        people_rate=Limits(value, max(low, 0.0), min(high, 1.0), n),
+        people_rate=rate,
     )
+
+
+def rate_limits(flagged: Limits, precision: Limits, missed: Limits, n: int) -> Limits:
+    """Return the rate of bad answers, by the share of flagged events and the shares of bad answers of both verdicts."""
+    low, high = combined(_rate, flagged, precision, missed)
+    return Limits(_rate(flagged.value, precision.value, missed.value), max(low, 0.0), min(high, 1.0), n)
 
 
 def kappa(pairs: Sequence[PeopleVerdict]) -> Limits | str:
@@ -107,10 +112,7 @@ def kappa(pairs: Sequence[PeopleVerdict]) -> Limits | str:
 def _of_labelled(
     known: Sequence[PeopleVerdict], answers: Sequence[PeopleVerdict], precision: Limits | None, missed: Limits | None
 ) -> Agreement:
-    bad, good = (
-        share([Observed(each.flagged is said, each.chance) for each in known if each.bad is said])
-        for said in (True, False)
-    )
+    bad, good = (_of_called(answers, bad=said) for said in (True, False))
     flagged = share([Observed(each.flagged, each.chance) for each in answers])
     rate = share([Observed(each.bad, each.chance) for each in answers])
     if flagged is None or rate is None:
@@ -124,8 +126,28 @@ def _of_labelled(
     )
 
 
-def _some(value: float) -> bool:
-    return value > 0
+def _of_called(answers: Sequence[PeopleVerdict], *, bad: bool) -> Limits | None:
+    """Return the share of those that people call bad, or good, whose verdict is the same.
+
+    The limits allow for each answer of which that is not known to be one of them.
+    """
+    own = [Observed(each.flagged is bad, each.chance) for each in answers if each.bad is bad]
+    if (found := share(own)) is None:
+        return None
+    low, high = (
+        share(
+            [
+                *own,
+                *(
+                    Observed(same, each.chance)
+                    for each in answers
+                    if each.bad is None and (each.flagged is bad) is same
+                ),
+            ]
+        )
+        for same in (False, True)
+    )
+    return found._replace(low=(low or found).low, high=(high or found).high)
 
 
 def _rate(flagged: float, precision: float, missed: float) -> float:
@@ -136,11 +158,12 @@ def _caught(flagged: Limits, precision: Limits, missed: Limits, n: int) -> Limit
     """Return the share of the bad answers that are flagged.
 
     Its odds are a product, whose limits are combined as logarithms. Where no bad answer was found among those of one
-    verdict, half of one is taken for the centre of the limits.
+    verdict, half of one is taken for the centre of the limits; where none was found at all, for the number itself.
     """
-    part = flagged.value * precision.value
-    value = part / (part + (1 - flagged.value) * missed.value)
-    low, high = combined(_log_odds, flagged, _centred(precision), _centred(missed))
+    own, other = _centred(precision), _centred(missed)
+    found = (precision, missed) if _rate(flagged.value, precision.value, missed.value) else (own, other)
+    value = _share_of(_log_odds(flagged.value, *(each.value for each in found)))
+    low, high = combined(_log_odds, flagged, own, other)
     return Limits(value, min(_share_of(low), value), max(_share_of(high), value), n)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-def chances(sizes: Sequence[float], count: int) -> Floats:
+def chances(sizes: Sequence[float] | Floats, count: int) -> Floats:
     """Return the chances of being drawn, which are proportional to sizes, at most 1, and have the sum `count`.
 
     >>> chances([1.0, 1.0, 2.0, 40.0], 3).tolist()

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import NamedTuple
 
-from ragweir.metrics.aggregation.interval import RandomSample, beta_quantile, is_sufficient, limit
+from ragweir.metrics.aggregation.interval import RandomSample, beta_quantile, limit
 
 _MISS = 0.025
 """Probability on either side of an interval."""
-_MOST = 1 - 1e-6
-"""Maximum chance below 1."""
+_SMALL = 1e-6
+"""Chance to which the highest one is scaled."""
 _ALIKE = 1e-6
 """Relative difference up to which chances count as equal, as they are rounded."""
 
@@ -40,7 +40,7 @@ class Observed(NamedTuple):
     """Chance with which it was observed, up to a factor that all answers share."""
 
 
-def clopper_pearson(hits: int, number: int) -> tuple[float, float]:
+def clopper_pearson(hits: float, number: float) -> tuple[float, float]:
     """Return the 95 % limits of a share by Clopper and Pearson (1934).
 
     >>> [round(each, 4) for each in clopper_pearson(3, 20)], clopper_pearson(0, 0)
@@ -76,12 +76,11 @@ def share(answers: Sequence[Observed]) -> Limits | None:
 
 def _weighted_limit(answers: Sequence[Observed], *, upper: bool) -> float:
     sample = RandomSample(0.0, 0.0, 0.0, 0.0, 0.0)
-    chances = [min(each.chance, _MOST) for each in answers]
-    for each, chance in zip(answers, chances, strict=True):
-        sample = sample.one_more(float(upper if each.holds is None else each.holds), chance)
-    least = min(chances)
-    if not is_sufficient(sample, least):
-        return float(upper)
+    # Chances have a factor that is not known, so that none counts as 1, with which a sample would have no variance.
+    scale = _SMALL / max(each.chance for each in answers)
+    for each in answers:
+        sample = sample.one_more(float(upper if each.holds is None else each.holds), scale * each.chance)
+    least = scale * min(each.chance for each in answers)
     return limit(0, 0.0, sample, round(sample.events), least, (0.0, 1.0), upper=upper)
 
 

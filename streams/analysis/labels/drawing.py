@@ -15,6 +15,7 @@ import numpy as np
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation import selection
+from ragweir.metrics.people.planning import halves
 from ragweir.metrics.people.sampling import chances, systematic
 from ragweir.schemas.label import Draw, LabelDraw, LabelledScore, QueuedAnswer, VerdictSums
 from ragweir.schemas.window import SelectionSums, SuiteChance
@@ -64,7 +65,7 @@ def draw(
     rows, judge, notes = _newest_judge(evaluated, place, rows)
     verdicts = np.asarray(evaluated.verdicts[place])[rows]
     by_verdict = {verdict: rows[verdicts == verdict].tolist() for verdict in (BAD, GOOD)}
-    bad, good = _parts(count, len(by_verdict[BAD]), len(by_verdict[GOOD]))
+    bad, good = halves(count, len(by_verdict[BAD]), len(by_verdict[GOOD]))
     if not bad + good:
         raise PermanentError(
             f"no event has {criterion.metric}, by which the answers to {question} are drawn; name another metric by "
@@ -169,14 +170,3 @@ def _newest_judge(
         f"{model} (suite version {version}) judged some of them"
     )
     return found, newest, [note]
-
-
-def _parts(count: int, bad: int, good: int) -> tuple[int, int]:
-    """Return how many answers are drawn from each verdict: half of each, and what one lacks from the other.
-
-    >>> _parts(100, 500, 500), _parts(100, 20, 500), _parts(100, 3, 4), _parts(3, 9, 9)
-    ((50, 50), (20, 80), (3, 4), (2, 1))
-    """
-    own = min(ceil(count / 2), bad)
-    other = min(count - own, good)
-    return min(count - other, bad), other

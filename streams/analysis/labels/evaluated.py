@@ -115,7 +115,7 @@ class Evaluated:
         self._group_numbers: dict[Group, int] = {}
         self.group = array("i")
         self._source_topics: dict[str, int] = {}
-        self._sources = (array("i"), array("i"), array("q"), array("i"))
+        self.sources = (array("i"), array("i"), array("q"), array("i"))
         """Number of the topic, -1 for none; partition, offset and index of each event's record."""
         self.verdicts = [array("b") for _ in criteria]
         self.values = [array("d") for _ in criteria]
@@ -157,7 +157,7 @@ class Evaluated:
         source = line.source
         topic = -1 if source is None else self._source_topics.setdefault(source.topic, len(self._source_topics))
         position = (topic, source.partition, source.offset, source.index) if source else (topic, 0, 0, 0)
-        for column, number in zip(self._sources, position, strict=True):
+        for column, number in zip(self.sources, position, strict=True):
             _put(column, row, number)
         for place, criterion in enumerate(self.criteria):
             value_ = line.scores and getattr(line.scores, self._fields[criterion.metric])
@@ -168,7 +168,7 @@ class Evaluated:
 
     def source(self, row: int) -> Source | None:
         """Return the position at which an event was read; None if its evaluation does not say."""
-        topic, partition, offset, index = (column[row] for column in self._sources)
+        topic, partition, offset, index = (column[row] for column in self.sources)
         name = next((name for name, number in self._source_topics.items() if number == topic), None)
         return None if name is None else Source(topic=name, partition=partition, offset=offset, index=index)
 

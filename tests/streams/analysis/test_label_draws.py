@@ -122,7 +122,7 @@ def test_labels_say_the_same_with_and_without_the_evaluations() -> None:
     own, again = table(given), table(given, events)
     assert own == again
     assert own.labels == 40
-    assert (own.model, own.suite_version) == ("judge-1", "1")
+    assert own.judge == ("judge-1", "1")
 
 
 def test_each_answer_has_one_overall_chance() -> None:
