@@ -617,6 +617,10 @@ def test_what_no_rule_reads_is_unread() -> None:
     ]
     found = unread(named_map(UNREAD_MAP), events)
     assert found == [("b.d", 2), ("e", 1), ("more", 1), ("out.n", 1), ("docs[].id", 1)]
+    entries = named_map(
+        'event_id = "id"\n"contexts[].text" = { path = "docs", entries = true, then = "[].value.text" }'
+    )
+    assert unread(entries, [{"id": 1, "docs": {"x": {"text": "y"}}, "z": 1}]) == [("z", 1)]
     assert unread(OWN, [{"event_id": "1", "query": "", "contexts": [{"x": 1}], "more": {"a": 1}}]) == [("more.a", 1)]
     many = [{f"k{n}": n for n in range(5_000)}]
     assert len(unread(named_map(UNREAD_MAP), many)) <= 1_000
