@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,7 @@ from ragweir.streams.files.parquet import as_parquet
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.from_settings import map_text
+from ragweir.streams.settings import LabelSettings
 
 _BATCH = 1_000
 """Number of labels that are written together."""
@@ -115,7 +117,8 @@ def import_(
                     f"{made.failure()}; the labels name {shown_ids(named)}, and {evaluations} has {targets.examples}"
                 )
         if not made.rows:
-            raise PermanentError(made.failure() + (_other_names(made, sample) if mapping is None else ""))
+            names = _other_names(made, sample) if mapping is None else ()
+            raise PermanentError("; ".join([made.failure(), *names, *_other_questions(made, effective.labels)]))
         with LabelFile(to) as store:
             for draw in made.draws:
                 store.add_draw(draw)
@@ -125,7 +128,7 @@ def import_(
                     batch = new[start : start + _BATCH]
                     store.add(*batch)
                     moved(len(batch))
-    err.say(made.summary())
+    err.say("; ".join([made.summary(), *_other_questions(made, effective.labels)]))
     err.say(f"next: ragweir labels report {to} --evaluations {evaluations or 'EVALUATIONS'}")
 
 
@@ -176,13 +179,19 @@ def withdraw(
     err.say(f"{len(found):,} label{'s' * (len(found) != 1)} withdrawn")
 
 
-def _other_names(made: LabelImport, sample: EventSample) -> str:
-    """Return what to do about rows that have no id, as those of other tools have other names."""
+def _other_names(made: LabelImport, sample: EventSample) -> Iterator[str]:
+    """Yield what to do about rows that have no id, as those of other tools have other names."""
     first = next((each for each in sample.events if isinstance(each, dict)), {})
-    if not made.bad.number("id") or not first:
-        return ""
-    names = printable(", ".join(list(first)[:_SHOWN_NAMES]))
-    return f"; a row needs event_id, trace_id or span_id, and the first has {names}: --map reads rows with other names"
+    if made.bad.number("id") and first:
+        names = printable(", ".join(list(first)[:_SHOWN_NAMES]))
+        yield f"a row needs event_id, trace_id or span_id, and the first has {names}: --map reads rows with other names"
+
+
+def _other_questions(made: LabelImport, labels: LabelSettings) -> Iterator[str]:
+    """Yield what to do about rows whose questions the settings do not have."""
+    if made.bad.number("question"):
+        known = ", ".join(each.name for each in labels.questions[:_SHOWN_NAMES])
+        yield f"labels.questions has {known}: name a question there as the rows do, or translate the name by a map"
 
 
 def _sampled(rows: Events, sample: EventSample) -> Events:

@@ -80,6 +80,11 @@ def test_an_import_of_nothing_says_why_and_writes_nothing(tmp_path: Path) -> Non
         "ragweir: no label was imported: 1 without the id of an event (row 1); a row needs event_id, trace_id or "
         "span_id, and the first has task, votes: --map reads rows with other names"
     )
+    strange = written(tmp_path / "strange.jsonl", [{"event_id": "e1", "value": "yes", "question": "correctness"}])
+    assert said(ragweir("labels", "import", strange, "--out", out)) == (
+        "ragweir: no label was imported: 1 of unknown questions (correctness); labels.questions has supported, "
+        "helpful, refused_rightly: name a question there as the rows do, or translate the name by a map"
+    )
     done = ragweir("labels", "import", votes, "--out", out, "--map", "langfus")
     assert done.returncode == 2
     assert said(done) == (
