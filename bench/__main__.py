@@ -18,6 +18,7 @@ from bench import (
     kafka_to_kafka,
     past_windows,
     people,
+    people_cost,
     publish,
     registry,
     restart,
@@ -61,6 +62,7 @@ TABLES: Mapping[str, Make] = {
     "growth": growth.tables,
     "people-coverage": people.coverage,
     "people-width": people.width,
+    "people-cost": people_cost.table,
 }
 """All tables. Those that take long, or need people's labels, are printed only if they are named."""
 
