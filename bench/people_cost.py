@@ -62,7 +62,7 @@ def evaluations(events: int, seed: int = 33) -> Iterator[bytes]:
         certain = chance.random() < JUDGED * 0.75
         probability = 1.0 if certain else JUDGED * 0.25
         selected = certain or chance.random() < probability
-        line = {
+        line: dict[str, Any] = {
             "event_id": f"{chance.getrandbits(128):032x}",
             "event_time": f"2027-01-{15 + number * 7 // events}T{number % 24:02}:{number % 60:02}:07.250000Z",
             "application": event.application,
@@ -97,7 +97,7 @@ def _suite(selected: bool, probability: float, status: str) -> Mapping[str, Any]
     }
 
 
-def _judged(line: Mapping[str, Any], probability: float, good: bool) -> Mapping[str, Any]:  # noqa: FBT001
+def _judged(line: dict[str, Any], probability: float, good: bool) -> dict[str, Any]:  # noqa: FBT001
     return {
         "stage": "judged",
         "scores": line["scores"] | {"judge_faithfulness": 0.9 if good else 0.2},

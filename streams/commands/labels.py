@@ -10,9 +10,11 @@ from typing import Annotated
 import orjson
 import typer
 
+from ragweir.metrics.people.planning import ASSUMED
 from ragweir.streams.analysis.labels.agreement_page import page
 from ragweir.streams.analysis.labels.criteria import Criterion, criteria, criterion, question_named
 from ragweir.streams.analysis.labels.drawing import draw as draw_answers
+from ragweir.streams.analysis.labels.drawing import labels_for_width
 from ragweir.streams.analysis.labels.evaluated import read_evaluated
 from ragweir.streams.analysis.labels.on_topics import DrawWriter, read_topics, undrawn
 from ragweir.streams.analysis.labels.report import report as report_on
@@ -32,6 +34,8 @@ from ragweir.streams.settings.labels import Question
 commands = typer.Typer(help="Label answers, and see how far the scores agree with people.", no_args_is_help=True)
 app.add_typer(commands, name="labels")
 
+_COUNT = 100
+"""Number of answers of a draw, unless more is said."""
 Evaluations = Annotated[
     Path | None,
     typer.Argument(
@@ -69,7 +73,19 @@ def draw(
         typer.Option("--out", help="File for the queue: the draw, and one line for each answer. Required with a file."),
     ] = None,
     question: AskedQuestion = None,
-    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of answers to draw.")] = 100,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help=f"Number of answers to draw. Default: {_COUNT}.")
+    ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1,
+            help="Draw as many answers as make the 95 % limits of the rate of bad answers this close, in place of "
+            f"--count. Assumed is that people call {ASSUMED.flagged:.0%} of the answers bad that the metric calls bad, "
+            f"and {ASSUMED.passed:.0%} of the others.",
+        ),
+    ] = None,
     application: Annotated[str | None, typer.Option(help="Application of the events. Default: all.")] = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric by whose verdicts answers are drawn. Default: that of the question.")
@@ -90,6 +106,8 @@ def draw(
     """
     if threshold is not None and metric is None:
         raise typer.BadParameter("--threshold is for --metric; the settings have the threshold of a question's metric")
+    if width is not None and count is not None:
+        raise typer.BadParameter("--width chooses the number of answers; leave out --count")
     effective = settings()
     asked = _question(effective, question)
     chosen = _criteria(effective, asked, metric, threshold)
@@ -104,7 +122,14 @@ def draw(
             writer = DrawWriter(effective)  # Before the draws are read, as it ends any that is under way.
             evaluated, notes = undrawn(effective, chosen, asked.name, application, now, bars.shown)
     place = next((each for each in range(len(chosen)) if evaluated.has_values(each)), 0)
-    drawn = draw_answers(evaluated, place, asked.name, count, application, double, machine.randomness, now)
+    if width is not None:
+        count = labels_for_width(evaluated, place, application, width)
+        notes.append(
+            f"{count:,} labels make the limits of the rate of bad answers about {width:g} wide, if people call "
+            f"{ASSUMED.flagged:.0%} of the answers bad that {chosen[place].metric} calls bad, and {ASSUMED.passed:.0%} "
+            "of the others"
+        )
+    drawn = draw_answers(evaluated, place, asked.name, count or _COUNT, application, double, machine.randomness, now)
     if writer is not None:
         writer.write(drawn)
     if to is not None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation import selection
-from ragweir.metrics.people.planning import halves
+from ragweir.metrics.people.planning import JudgedAnswers, halves, labels_needed
 from ragweir.metrics.people.sampling import chances, systematic
 from ragweir.schemas.label import Draw, LabelDraw, LabelledScore, QueuedAnswer, VerdictSums
 from ragweir.schemas.window import SelectionSums, SuiteChance
@@ -119,6 +119,29 @@ def draw(
         for row in order
     ]
     return DrawnQueue(made, answers, notes)
+
+
+def labels_for_width(evaluated: Evaluated, place: int, application: str | None, width: float) -> int:
+    """Return the number of answers to draw so that the rate of bad answers has limits this close, as `ASSUMED` says.
+
+    Raises:
+        PermanentError: if labels of all judged answers do not suffice, or none is judged.
+    """
+    rows, _, _ = _newest_judge(evaluated, place, _rows_of(evaluated, application))
+    metric = evaluated.criteria[place].metric
+    flagged = Frame.of(evaluated.tally(place, rows)).flagged()
+    if isinstance(flagged, str):
+        raise PermanentError(f"no number of labels of {metric} gives a width: {flagged}")
+    verdicts, probabilities = (np.asarray(each[place])[rows] for each in (evaluated.verdicts, evaluated.chances))
+    judged = JudgedAnswers(*(probabilities[verdicts == verdict] for verdict in (BAD, GOOD)))
+    found = labels_needed(width, flagged, judged)
+    if found is None:
+        raise PermanentError(
+            f"labels of all {len(judged.bad) + len(judged.good):,} answers with {metric} do not make the limits "
+            f"{width:g} wide, as {flagged.low:.1%} to {flagged.high:.1%} of the events are bad by it; judge more "
+            "events, or take a larger --width"
+        )
+    return found
 
 
 def _score(evaluated: Evaluated, place: int, row: int) -> LabelledScore:

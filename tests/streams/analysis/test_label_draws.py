@@ -8,13 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.label import Draw, Label
 from ragweir.streams.analysis.labels.criteria import Criterion
-from ragweir.streams.analysis.labels.drawing import DrawnQueue, draw
+from ragweir.streams.analysis.labels.drawing import DrawnQueue, draw, labels_for_width
 from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.report import AgreementTable, report
 from ragweir.streams.analysis.labels.sampling_frame import Frame
@@ -157,3 +158,15 @@ def test_half_a_queue_stands_for_the_whole() -> None:
     assert isinstance(part, Limits)
     assert part.value == pytest.approx(whole.value, abs=0.1)
     assert part.high - part.low > whole.high - whole.low
+
+
+def test_as_many_answers_are_planned_as_a_width_takes() -> None:
+    """A narrower interval takes more answers, up to a width that labels of all judged answers do not reach."""
+    events = evaluated(day())
+    counts = [labels_for_width(events, 0, None, width) for width in (0.6, 0.5, 0.4)]
+    assert counts[0] < counts[1] < counts[2] < 196
+    with pytest.raises(PermanentError, match=r"labels of all 196 .* 0\.05 wide, as .* of the events are bad by it"):
+        labels_for_width(events, 0, None, 0.05)
+    free = evaluated([line(place, "not_selected", 0.1, None) for place in range(9)])
+    with pytest.raises(PermanentError, match="no event has the metric"):
+        labels_for_width(free, 0, None, 0.5)
