@@ -27,7 +27,7 @@ KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/sr
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -130,6 +130,10 @@ bench-worst: setup ## search the events that cost most; fails when one is over t
 # An environment of its own: ragas and evidently bring over a gigabyte. Both report usage unless told not to.
 bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events; PEERS="--help" for options
 	@PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python -m bench.peers $(PEERS)
+
+bench-people: setup bench/.venv/.ready ## coverage, width and cost of the numbers of people's labels, beside other packages'; an hour
+	@$(BIN)/python -m bench $(PEOPLE) people-coverage people-width people-planned people-cost
+	@bench/.venv/bin/python -m bench.people_peers $(PEOPLE)
 
 bench/.venv/.ready: bench/requirements.txt $(KERNEL_SOURCES)
 	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv

@@ -62,6 +62,7 @@ TABLES: Mapping[str, Make] = {
     "growth": growth.tables,
     "people-coverage": people.coverage,
     "people-width": people.width,
+    "people-planned": people.planned,
     "people-cost": people_cost.table,
 }
 """All tables. Those that take long, or need people's labels, are printed only if they are named."""

@@ -55,6 +55,8 @@ class LabelledKind:
     """True if the judge wrongly flags answers of high risk most, and misses those of low risk."""
     each_application: bool = False
     """True if each application has a draw of its own."""
+    all_judged: bool = False
+    """True if every event is judged."""
     drawn: bool = True
     """False if the labelled answers are any of those that were judged, as imported labels are."""
 
@@ -103,7 +105,8 @@ def simulated_day(kind: LabelledKind, day: int, chance: np.random.Generator) -> 
         specificity = 1 - (1 - kind.specificity) * 2 * place
         sensitivity = np.clip(kind.sensitivity + 0.3 * (place - 0.65), 0, 1)
     flagged = np.where(is_bad, chance.random(number) < sensitivity, chance.random(number) > specificity)
-    probability = np.where(risk > np.array(_thresholds(kind.bad))[application], 1.0, SHARE * FLOOR_SHARE)
+    certain = kind.all_judged | (risk > np.array(_thresholds(kind.bad))[application])
+    probability = np.where(certain, 1.0, SHARE * FLOOR_SHARE)
     first, second = (is_bad ^ (chance.random(number) < kind.people_err) for _ in range(2))
     return SimulatedDay(
         application,

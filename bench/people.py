@@ -21,10 +21,11 @@ from rich.table import Table
 from bench.labelled_windows import APPLICATIONS, Ints, LabelledKind, SimulatedDay, simulated_day, truths
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import Chance
+from ragweir.metrics.people.planning import ASSUMED
 from ragweir.metrics.people.shares import Limits, clopper_pearson
 from ragweir.schemas.label import CANNOT_TELL, Label, QueuedAnswer
 from ragweir.streams.analysis.labels.criteria import Criterion
-from ragweir.streams.analysis.labels.drawing import draw
+from ragweir.streams.analysis.labels.drawing import draw, labels_for_width
 from ragweir.streams.analysis.labels.evaluated import Evaluated, Group
 from ragweir.streams.analysis.labels.report import NUMBERS, LabelReport, report
 from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, NOT_SELECTED, UNANSWERED
@@ -39,6 +40,7 @@ _DAY_S = 86_400.0
 _BEGAN_S = 1_800_000_000.0
 _QUESTION = Question(name="supported", text="Is everything supported?", metric="judge_faithfulness")
 _CRITERION = Criterion("judge_faithfulness", 0.5, higher_is_better=True, suite="faithfulness")
+_CRITERIA = [(_QUESTION, [_CRITERION])]
 _VALUES = (0.9, 0.2)
 """Scores of answers that the judge calls good and bad."""
 _ROUNDING = 1e-6
@@ -107,16 +109,21 @@ def labelled(kind: LabelledKind, days: Sequence[SimulatedDay], randomness: Rando
     return given
 
 
+def summary(given: PeopleLabels) -> Mapping[str, Limits | str]:
+    """Return the numbers of the report on labels of one draw."""
+    (found,) = report(given, _CRITERIA).tables
+    return dict(found.numbers)
+
+
 def reported(kind: LabelledKind, days: Sequence[SimulatedDay], randomness: Random) -> LabelReport:
     """Return the report on the labels that people give."""
-    criteria = [(_QUESTION, [_CRITERION])]
     if kind.drawn:
-        return report(labelled(kind, days, randomness), criteria)
+        return report(labelled(kind, days, randomness), _CRITERIA)
     (day,), given = days, PeopleLabels()
     judged = np.flatnonzero(day.selected & day.answered).tolist()
     for row in randomness.sample(judged, min(kind.labels, len(judged))):
         given.add(_label(day, row, 0, f"0-{row}"))
-    return report(given, criteria, evaluated(day, 0))
+    return report(given, _CRITERIA, evaluated(day, 0))
 
 
 # Outcomes.
@@ -301,7 +308,7 @@ def width(windows: int = 500) -> Table:
         for _ in range(windows):
             day = simulated_day(kind, 0, chance)
             truth = float(day.bad.mean())
-            found = dict(reported(kind, [day], randomness).tables[0].numbers)["people_rate"]
+            found = summary(labelled(kind, [day], randomness))["people_rate"]
             own.add((found.low, found.high) if isinstance(found, Limits) else None, truth)
             plain.add(clopper_pearson(int(chance.choice(day.bad, labels, replace=False).sum()), labels), truth)
             judged.add(_of_judged(day, chance.choice(np.flatnonzero(day.selected), labels, replace=False)), truth)
@@ -321,3 +328,27 @@ def _of_judged(day: SimulatedDay, rows: Ints) -> tuple[float, float] | None:
     decisions = {"selected": len(rows), "judged": len(rows), "not_selected": len(day.chance) - len(rows)}
     found = estimate.result(decisions, chance)
     return None if found.low is None or found.high is None else (found.low, found.high)
+
+
+def planned(windows: int = 100) -> Table:
+    """Return the width that `labels draw --width` reaches, where its assumption holds and where it does not."""
+    shown = Table(
+        *("bad of flagged, of others", "flagged", "asked", "labels", "width found"),
+        title=f"Labels by `--width`, which assumes {ASSUMED.flagged} and {ASSUMED.passed}; means of {windows} windows",
+    )
+    for (own, other), asked in product((ASSUMED, (0.44, 0.036), (0.78, 0.006), (0.9, 0.3)), (0.2, 0.15, 0.1)):
+        flagged = 0.16
+        bad = flagged * own + (1 - flagged) * other
+        kind = LabelledKind(bad, flagged * own / bad, 1 - flagged * (1 - own) / (1 - bad), 0, events=20_000)
+        chance, randomness = np.random.default_rng([int(100 * asked), 36]), Random(36)
+        labels, widths = 0, NumberIntervals()
+        for _ in range(windows):
+            day = simulated_day(kind, 0, chance)
+            count = labels_for_width(evaluated(day, 0), 0, None, asked)
+            found = summary(labelled(replace(kind, labels=count), [day], randomness))["people_rate"]
+            widths.add((found.low, found.high) if isinstance(found, Limits) else None, float(day.bad.mean()))
+            labels += count
+        shown.add_row(
+            f"{own}, {other}", f"{flagged}", f"{asked}", f"{labels / windows:.0f}", f"{widths.mean_width:.3f}"
+        )
+    return shown
