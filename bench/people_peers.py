@@ -27,7 +27,8 @@ from ragweir.metrics.people.shares import Limits
 from ragweir.streams.analysis.labels.sampling_frame import Frame
 from tools import tables
 
-_JUDGES = ((0.7, 0.9), (0.95, 0.97))
+_KINDS = ((0.05, 0.7, 0.9, 30), (0.1, 0.7, 0.9, 100), (0.1, 0.95, 0.97, 100))
+"""Shares of bad answers, sensitivity and specificity of the judge, and numbers of labels."""
 _ROWS = {
     "all events judged, 2,000": {"events": 2_000, "all_judged": True},
     "routed, 2,000 of 20,000 events": {"events": 20_000},
@@ -117,8 +118,8 @@ def table(windows: int = 200) -> Iterator[Table]:
             *("bad, judge", "labels", "package", "coverage", "width", "no interval", "CPU ms"),
             title=f"Rate of bad answers by labels of ragweir's draw: {name}, {windows:,} windows",
         )
-        for judge in _JUDGES:
-            kind = LabelledKind(0.1, *judge, 100, **fields)  # type: ignore[arg-type]
+        for numbers in _KINDS:
+            kind = LabelledKind(*numbers, **fields)  # type: ignore[arg-type]
             outcomes = {each: NumberIntervals() for each in ("ragweir", *PEERS)}
             spent = dict.fromkeys(outcomes, 0.0)
             chance, randomness = np.random.default_rng(35), Random(35)
@@ -138,7 +139,7 @@ def table(windows: int = 200) -> Iterator[Table]:
                     outcomes[package].add(limits, truth)
             for package, own_intervals in outcomes.items():
                 shown.add_row(
-                    *(f"{kind.bad:.0%}, {judge[0]} and {judge[1]}", str(kind.labels), package),
+                    *(f"{kind.bad:.0%}, {kind.sensitivity} and {kind.specificity}", str(kind.labels), package),
                     *(f"{own_intervals.coverage:.3f}", f"{own_intervals.mean_width:.3f}"),
                     *(f"{own_intervals.missing:.1%}", f"{spent[package] / windows * 1e3:.1f}"),
                 )

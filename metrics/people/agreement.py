@@ -70,12 +70,14 @@ def agreement(answers: Sequence[PeopleVerdict], flagged: Limits | None = None) -
     known = [each for each in answers if each.bad is not None]
     if not known:
         return Agreement(*(NO_LABELS for _ in Agreement._fields))
+    # A draw gives the answers of a verdict their chances; others had any of those of the rest, too.
+    least = inf if flagged else min(each.chance for each in answers)
     precision, missed = (
-        share([Observed(each.bad, each.chance) for each in answers if each.flagged is verdict])
+        share([Observed(each.bad, each.chance) for each in answers if each.flagged is verdict], least)
         for verdict in (True, False)
     )
     if flagged is None:
-        return _of_labelled(known, answers, precision, missed)
+        return _of_labelled(known, answers, precision, missed, least)
     own, other = precision or _UNKNOWN, missed or _UNKNOWN
     n = len(known)
     rate = rate_limits(flagged, own, other, n)
@@ -110,9 +112,13 @@ def kappa(pairs: Sequence[PeopleVerdict]) -> Limits | str:
 
 
 def _of_labelled(
-    known: Sequence[PeopleVerdict], answers: Sequence[PeopleVerdict], precision: Limits | None, missed: Limits | None
+    known: Sequence[PeopleVerdict],
+    answers: Sequence[PeopleVerdict],
+    precision: Limits | None,
+    missed: Limits | None,
+    least: float,
 ) -> Agreement:
-    bad, good = (_of_called(answers, bad=said) for said in (True, False))
+    bad, good = (_of_called(answers, least, bad=said) for said in (True, False))
     flagged = share([Observed(each.flagged, each.chance) for each in answers])
     rate = share([Observed(each.bad, each.chance) for each in answers])
     if flagged is None or rate is None:
@@ -126,28 +132,18 @@ def _of_labelled(
     )
 
 
-def _of_called(answers: Sequence[PeopleVerdict], *, bad: bool) -> Limits | None:
+def _of_called(answers: Sequence[PeopleVerdict], least: float, *, bad: bool) -> Limits | None:
     """Return the share of those that people call bad, or good, whose verdict is the same.
 
     The limits allow for each answer of which that is not known to be one of them.
     """
     own = [Observed(each.flagged is bad, each.chance) for each in answers if each.bad is bad]
-    if (found := share(own)) is None:
+    if (found := share(own, least)) is None:
         return None
-    low, high = (
-        share(
-            [
-                *own,
-                *(
-                    Observed(same, each.chance)
-                    for each in answers
-                    if each.bad is None and (each.flagged is bad) is same
-                ),
-            ]
-        )
-        for same in (False, True)
-    )
-    return found._replace(low=(low or found).low, high=(high or found).high)
+    open_ones = [Observed(each.flagged is bad, each.chance) for each in answers if each.bad is None]
+    missed, caught = ([each for each in open_ones if each.holds is same] for same in (False, True))
+    low, high = (share([*own, *more], least) or found for more in (missed, caught))
+    return found._replace(low=low.low, high=high.high)
 
 
 def _rate(flagged: float, precision: float, missed: float) -> float:

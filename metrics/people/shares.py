@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from ragweir.metrics.aggregation.interval import RandomSample, beta_quantile, limit
@@ -51,8 +51,12 @@ def clopper_pearson(hits: float, number: float) -> tuple[float, float]:
     return low, high
 
 
-def share(answers: Sequence[Observed]) -> Limits | None:
+def share(answers: Sequence[Observed], least: float = inf) -> Limits | None:
     """Return the share of answers with a property; None if it is known of none.
+
+    Args:
+        answers: the answers.
+        least: the lowest chance that such an answer could have had, if none of them had it.
 
     The lower limit takes the property of an answer of which it is not known for absent, the upper limit for present.
     With equal chances the limits are those of Clopper and Pearson, else those of `metrics.aggregation.interval`.
@@ -65,23 +69,23 @@ def share(answers: Sequence[Observed]) -> Limits | None:
         return None
     hits, unknown = sum(each.holds is True for each in known), len(answers) - len(known)
     chances = [each.chance for each in answers]
-    if max(chances) - min(chances) <= _ALIKE * max(chances):
+    least = min(least, *chances)
+    if max(chances) - least <= _ALIKE * max(chances):
         low, _ = clopper_pearson(hits, len(answers))
         _, high = clopper_pearson(hits + unknown, len(answers))
         return Limits(hits / len(known), low, high, len(known))
     value = sum(1 / each.chance for each in known if each.holds) / sum(1 / each.chance for each in known)
-    low, high = (_weighted_limit(answers, upper=upper) for upper in (False, True))
+    low, high = (_weighted_limit(answers, least, upper=upper) for upper in (False, True))
     return Limits(value, min(low, value), max(high, value), len(known))
 
 
-def _weighted_limit(answers: Sequence[Observed], *, upper: bool) -> float:
+def _weighted_limit(answers: Sequence[Observed], least: float, *, upper: bool) -> float:
     sample = RandomSample(0.0, 0.0, 0.0, 0.0, 0.0)
     # Chances have a factor that is not known, so that none counts as 1, with which a sample would have no variance.
     scale = _SMALL / max(each.chance for each in answers)
     for each in answers:
         sample = sample.one_more(float(upper if each.holds is None else each.holds), scale * each.chance)
-    least = scale * min(each.chance for each in answers)
-    return limit(0, 0.0, sample, round(sample.events), least, (0.0, 1.0), upper=upper)
+    return limit(0, 0.0, sample, round(sample.events), scale * least, (0.0, 1.0), upper=upper)
 
 
 def combined(function: Callable[..., float], *numbers: Limits) -> tuple[float, float]:

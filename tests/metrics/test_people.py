@@ -136,6 +136,19 @@ def test_unanswered_imported_labels_widen_both_sides() -> None:
     assert found.tpr == pytest.approx((0.75, clopper_pearson(18, 30)[0], clopper_pearson(22, 28)[1], 24))
 
 
+def test_imported_answers_of_a_verdict_may_have_had_any_chance() -> None:
+    """Where only answers that were certain to be judged are flagged, one that was not may be flagged and good, too."""
+    rare = [PeopleVerdict(False, False, 0.025)] * 30
+    certain, mixed = (
+        agreement(verdicts(18, 2, 6, 54, chance=1.0)),
+        agreement([*verdicts(18, 2, 6, 54, chance=1.0), *rare]),
+    )
+    assert certain.precision == pytest.approx((0.9, *clopper_pearson(18, 20), 20))
+    assert isinstance(mixed.precision, Limits)
+    assert mixed.precision.value == 0.9
+    assert mixed.precision.low < 0.2
+
+
 def test_no_bad_answer_leaves_the_catch_rate_open() -> None:
     found = agreement(verdicts(0, 7, 0, 8), Limits(0.1, 0.08, 0.12, 0))
     assert isinstance(found.tpr, Limits)
