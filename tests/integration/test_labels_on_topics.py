@@ -1,11 +1,16 @@
 """Draws and labels on a real Kafka: a draw goes on where the last one ended, and a label is there once it is added."""
 
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
 import pytest
 from commands import ragweir, told
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, produce, read_to_end
 
 from ragweir.schemas.label import Label
@@ -98,6 +103,48 @@ def test_answers_are_drawn_rated_and_reported_on_topics(settings: Settings, tmp_
     assert b"drew 4 of 50 events" in later.stderr
     starts = sorted(each.start for each in topics_now(settings).draws.values())
     assert starts == [START, START + timedelta(seconds=100)]
+
+
+def test_rating_that_is_killed_loses_and_doubles_no_label(settings: Settings) -> None:
+    """What the screen calls saved is on the topic, once for each key; the same command goes on."""
+    evaluated(settings, range(60))
+    assert ragweir(*command(settings, "labels", "draw", "--count", 30)).returncode == 0
+    line = [sys.executable, "-m", "ragweir.streams.commands", *map(str, command(settings, "labels", "rate"))]
+    saved = 0
+    for number in range(3):
+        with subprocess.Popen(
+            [*line, "--rater", "ada"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for _ in range(6 + number):
+                process.stdin.write(b"n")
+                process.stdin.flush()
+                while b"saved: no" not in process.stdout.readline():
+                    pass
+                saved += 1
+            process.stdin.write(b"n")
+            process.stdin.flush()
+            process.send_signal(signal.SIGKILL)
+    found = topics_now(settings)
+    keys = [each.key() for each in read_to_end(settings.kafka.bootstrap_servers, f"{settings.topics.prefix}labels")]
+    assert len(keys) == len(set(keys)) == len(found.labels)
+    assert saved <= len(keys) <= saved + 3
+    rest = ragweir(*command(settings, "labels", "rate", "--rater", "ada"), text=b"n" * 30)
+    assert (rest.returncode, b"all 30 answered" in rest.stderr) == (0, True), rest.stderr
+    assert len(topics_now(settings).labels) == 30
+
+
+def test_texts_that_kafka_no_longer_holds_are_said_to_be_gone(settings: Settings) -> None:
+    evaluated(settings, range(20))
+    assert ragweir(*command(settings, "labels", "draw", "--count", 6)).returncode == 0
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
+    interactions = TopicPartition(f"{settings.topics.prefix}interactions", 0, 20)
+    for future in admin.delete_records([interactions]).values():
+        future.result(30)
+    done = ragweir(*command(settings, "labels", "rate", "--rater", "ada"), text=b"y")
+    assert "Kafka no longer has the text of any of the 6 answers" in told(done)
+    assert topics_now(settings).labels == {}
 
 
 def test_without_labels_agreement_is_unknown(settings: Settings) -> None:

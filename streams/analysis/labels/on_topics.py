@@ -50,6 +50,11 @@ class TopicLabels(PeopleLabels):
     unreadable: int = 0
     """Number of records that are no label, draw or answer."""
 
+    def answers(self, question: str) -> list[QueuedAnswer]:
+        """Return the answers of all draws of a question, those of the newest draw first."""
+        draws = sorted((each for each in self.draws.values() if each.question == question), key=lambda draw: draw.start)
+        return [answer for draw in reversed(draws) for answer in self.queue(draw.id)]
+
     def queue(self, draw_id: str) -> list[QueuedAnswer]:
         """Return the answers of a draw, in an order that has nothing to do with what they are."""
         answers = self.queues[draw_id].values()
