@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import FiniteFloat, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import FiniteFloat, StringConstraints, field_validator, model_validator
 
 from ragweir.schemas.label import CANNOT_TELL, WITHDRAWN
 from ragweir.streams.settings.group import SettingsGroup
 
-DEFAULT_LABEL_KEY = SecretStr("ragweir")
+DEFAULT_LABEL_KEY = "ragweir"
 """The key of hashed raters if none is set, which is public."""
 YES, NO = "yes", "no"
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,60}$")]
@@ -112,9 +112,9 @@ class LabelSettings(SettingsGroup):
     questions: tuple[Question, ...] = SHIPPED
     """Questions that people answer; each is a table `[[labels.questions]]`, and they replace the shipped ones:
     `supported`, `helpful` and `refused_rightly`."""
-    key: SecretStr = DEFAULT_LABEL_KEY
-    """Key of the hashes that stand for raters and givers of feedback. With the default key, which is public, a name can
-    be guessed from its hash."""
+    key: Annotated[str, StringConstraints(min_length=1)] = DEFAULT_LABEL_KEY
+    """Secret key of the hashes that stand for raters and givers of feedback; set it in the environment, as
+    RAGWEIR_LABELS__KEY. With the default key, which is public, a name can be guessed from its hash."""
     comments: bool = False
     """True to keep the comments of raters, which may repeat text of events."""
     range: Annotated[str, StringConstraints(pattern=r"^\d+[mhd]$")] = "7d"

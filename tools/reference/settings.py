@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -103,8 +102,6 @@ def _toml(value: object) -> str:
     """
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, SecretStr):  # A default is no secret.
-        return _toml(value.get_secret_value())
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, tuple):

@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY
+from ragweir.streams.settings.labels import DEFAULT_LABEL_KEY
 
 MASK = "********"
+_PUBLIC_KEYS = (DEFAULT_ROUTING_KEY, DEFAULT_LABEL_KEY)
 
 _URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s,;\"']*)")
 _API_VERSION = re.compile(r"v?\d{1,4}(?:[.-]\d{1,2}){0,3}(?:-preview)?", re.ASCII)
@@ -69,7 +71,7 @@ def _after_scheme(rest: str) -> str:
 _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
     (re.compile(pattern), treatment)
     for pattern, treatment in (
-        (r"routing\.key", lambda text: text if text == DEFAULT_ROUTING_KEY else MASK),
+        (r"(?:routing|labels)\.key", lambda text: text if text in _PUBLIC_KEYS else MASK),
         (r"judge\.base_url|registry\.url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
         (r"registry\.client\.ssl\..*\.location", _urls),
         (rf".*(?:{_WORDS}).*|registry\.client\..*", lambda _: MASK),

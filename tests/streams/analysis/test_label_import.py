@@ -9,7 +9,6 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import SecretStr
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.codec.label_maps import LABEL_MAPS, label_map
@@ -27,7 +26,7 @@ from ragweir.streams.files.parquet import as_parquet
 from ragweir.streams.settings import LabelSettings
 from ragweir.streams.settings.labels import SHIPPED, Question
 
-KEY = SecretStr("k")
+KEY = "k"
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 STEPS = Question(name="tone", text="?", scale="ordinal", values=("1", "2", "3"), bad=("1",), metric="unsupported_risk")
 OWN = Label(

@@ -15,7 +15,6 @@ from typing import Any
 import orjson
 import pytest
 from commands import ROOT, environment
-from pydantic import SecretStr
 from raters import RaterTerminal
 from rich.cells import cell_len
 from typer.testing import CliRunner
@@ -32,7 +31,7 @@ TIME = datetime(2026, 11, 21, 10, tzinfo=UTC)
 ON_TERMINAL = (
     "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from ragweir.streams.commands import main; main()"
 )
-HASH = hashed_rater("Ada", SecretStr("secret"))
+HASH = hashed_rater("Ada", "secret")
 RATE = ("labels", "rate", "queue.jsonl", "--events", "events.jsonl", "--out", "labels.jsonl", "--rater", "Ada")
 
 

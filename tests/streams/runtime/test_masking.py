@@ -44,6 +44,7 @@ SECRETS: tuple[dict[str, Any], ...] = (
     {"judge": {"api_key": SECRET}},
     {"judge": {"base_url": f"https://me:{SECRET}@proxy.example/v1"}},
     {"routing": {"key": SECRET}},
+    {"labels": {"key": SECRET}},
     {"kafka": {"bootstrap_servers": f"SASL_SSL://me:{SECRET}@kafka:9092,kafka2:9092"}},
     *(
         {"kafka": {"client": {name: SECRET}}}
