@@ -81,7 +81,7 @@ checks: setup
 tests: setup
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-test-heavy: setup ## the tests that take about 20 seconds or more, in four minutes; CI runs them, too
+test-heavy: setup ## the tests that take long, in ten to twenty minutes; CI runs them, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m "heavy and not long" tests
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute

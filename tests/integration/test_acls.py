@@ -313,6 +313,7 @@ def test_every_service_starts_with_the_default_settings_and_exactly_its_rights(g
             assert not [each for each in complaints(service) if "waiting for one" not in each]
 
 
+@pytest.mark.heavy
 def test_traces_are_assembled_with_exactly_their_rights(guarded: Running) -> None:
     """`key` and `join` work, and `join` restores its state on the next start."""
     bootstrap = guarded.bootstrap
@@ -362,6 +363,7 @@ def lots(name: str) -> list[list[AclBinding]]:
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "lot",
     [lot for name in ("evaluate", "judge") for lot in lots(name)],

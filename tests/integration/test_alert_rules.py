@@ -129,6 +129,7 @@ def test_alertmanager_inhibits_alerts_that_exist() -> None:
     assert named <= {name.strip("`") for name, *_ in rows()}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("file", [file.name for file in RULES])
 def test_the_rules_hold(tools: Programs, file: str) -> None:
     """Every case of the tests that ship passes, beside the rules that ship."""
@@ -136,6 +137,7 @@ def test_the_rules_hold(tools: Programs, file: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("file", "alert", "mutant"),
     [
@@ -172,6 +174,7 @@ def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "slo",
     [

@@ -130,6 +130,7 @@ def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: SharedBroke
     assert_order([(place, message) for place, (_, message) in dead.items()])
 
 
+@pytest.mark.heavy
 def test_an_output_that_the_broker_rejects_ends_as_a_dead_letter(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_timestamp_that_the_broker_rejects_ends_as_a_dead_letter(
     assert sorted(offset for _, offset in evaluated) == [n for n in range(12) if n not in late]
 
 
+@pytest.mark.heavy
 def test_a_topic_that_is_gone_condemns_no_record(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """While the evaluations topic is away no event is a dead letter or passed over; then all are evaluated."""
     topics(kafka, prefix)

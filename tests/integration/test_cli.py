@@ -189,6 +189,7 @@ def test_score_reads_standard_input_and_writes_a_file(tmp_path: Path) -> None:
     assert done.stdout == b""
 
 
+@pytest.mark.heavy
 def test_score_of_a_line_without_end_keeps_memory_bounded(tmp_path: Path) -> None:
     """A line of 1.5 GB is rejected by its size in a process that may have only 1 GB of memory."""
     file = tmp_path / "huge.jsonl"

@@ -126,6 +126,7 @@ def test_what_is_right_connects(guarded: Guarded, listener: str, client: dict[st
     assert SECRET not in (checked.stdout + checked.stderr).decode()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("cases", [WRONG[::2], pytest.param(WRONG[1::2], marks=pytest.mark.long)], ids=["half", "rest"])
 def test_what_is_wrong_is_rejected_in_one_sentence(
     guarded: Guarded, cases: Sequence[tuple[str, str, dict[str, str], str, str]]

@@ -76,6 +76,7 @@ def test_a_method_that_no_longer_overrides_is_an_error(overriding: tuple[list[st
 BASES = ("Agent", "Projection", "Decoder", "JudgePool")
 
 
+@pytest.mark.heavy
 def test_a_method_that_is_no_longer_there_to_override_is_an_error(
     overriding: tuple[list[str], str], tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, pre
         assert decided(kafka, again, len(events)) == live
 
 
+@pytest.mark.heavy
 def test_no_worker_decides_by_rows_of_a_topic_that_was_made_again(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ def replayed(kafka: SharedBroker, prefix: str, run: str, number: int) -> Decided
     return found
 
 
+@pytest.mark.heavy
 def test_replays_select_the_same_events_whatever_is_written_meanwhile(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_list_of_too_many_items_is_null() -> None:
     assert CATALOGUE.score(many).reasons["EF_1.rules_found"] == "the texts have over 2,000 list items together"
 
 
+@pytest.mark.heavy
 def test_no_list_or_text_of_128_kib_takes_a_second(tmp_path: Path) -> None:
     """A small part of `bench/worst.py`; a product of two lengths shows in it already."""
     some = (": 32 answers alike", "marks that take turns: response", "answers and a long response", *hostile.PRODUCTS)

@@ -103,6 +103,7 @@ def committed(kafka: SharedBroker, prefix: str) -> dict[int, tuple[int, str | No
     return {at.partition: (at.offset, at.metadata) for at in found}
 
 
+@pytest.mark.heavy
 def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_without_a_map_the_bytes_are_sent_as_they_were(kafka: SharedBroker, pref
     assert dict(first.headers()).items() >= dict([*headers, *place]).items(), "it tells where it came from"
 
 
+@pytest.mark.heavy
 def test_an_input_topics_own_map_is_used_without_being_asked_for(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
@@ -181,6 +183,7 @@ def test_an_input_topics_own_map_is_used_without_being_asked_for(
     assert orjson.loads(redriven(kafka, prefix)[0].value()).keys() == {"event_id", "query", "response", "ended_at"}
 
 
+@pytest.mark.heavy
 def test_what_is_left_is_sent_later_and_nothing_twice(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Letters of other classes, and those still rejected, stay for a later redrive, in whatever order they stand."""
     topics(kafka, prefix)
@@ -312,6 +315,7 @@ def test_two_redrives_at_once_send_nothing_twice(kafka: SharedBroker, prefix: st
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \x9b31m \u202egnp.exe \u2028 [red]:smile:[/red] [/] \\x1b C:\\n \x00\x08\r"
 
 
+@pytest.mark.heavy
 def test_hostile_bytes_are_shown_safely(kafka: SharedBroker, prefix: str) -> None:
     """Whatever values, keys and headers hold, a terminal gets printable characters, and can tell what they were."""
     topics(kafka, prefix)
@@ -365,6 +369,7 @@ def test_wrong_use_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
         assert "`ragweir topics create` makes ours" in told(missing)
 
 
+@pytest.mark.heavy
 def test_letters_on_which_processes_ended_are_sent_by_force_only(kafka: SharedBroker, prefix: str) -> None:
     """They are listed, left without a look at what they hold, and noted as left; `--force` sends them, once."""
     topics(kafka, prefix)

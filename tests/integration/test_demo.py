@@ -535,6 +535,7 @@ def v2_means(output: str) -> list[float]:
     return [float(mean) for mean in re.findall(r"window until .* v2 (\S+)", output)]
 
 
+@pytest.mark.heavy
 def test_traces_are_evaluated_as_published_interactions_are(
     kafka: SharedBroker, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -569,6 +570,7 @@ def test_without_prometheus_the_demo_says_how_to_install_it(
     assert "ragweir doctor" in output
 
 
+@pytest.mark.heavy
 def test_an_interrupt_stops_everything(tmp_path: Path) -> None:
     """Ctrl-C in the middle of the traffic ends with status 130, and nothing is left."""
     process = start(tmp_path, "--events", "5000", "--seconds", "600", "--no-alerts")

@@ -31,6 +31,7 @@ def test_ten_lines_bring_the_application_on_board() -> None:
     assert 1 <= len(added) <= 10
 
 
+@pytest.mark.heavy
 def test_evaluate_scores_what_the_application_publishes(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Both versions print the same; of the second each answer is evaluated, and none is rejected or repaired."""
     for name in TOPICS:

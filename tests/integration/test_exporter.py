@@ -407,6 +407,7 @@ def shown_events(url: str, window: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.heavy
 def test_the_service_shows_what_has_closed(kafka: SharedBroker, prefix: str) -> None:
     """It merges committed parts of all partitions, waits for the laggard, and a restarted exporter shows the same."""
     create_topic(kafka.bootstrap, f"{prefix}windows", 3)

@@ -21,6 +21,7 @@ def start(services: Services) -> Start:
     return starting(services)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "harm", [harm if harm in QUICK else pytest.param(harm, marks=pytest.mark.long) for harm in CAUSES]
 )

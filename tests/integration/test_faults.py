@@ -153,6 +153,7 @@ def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(prefix: st
         traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("moment", ["inside", "between"])
 @pytest.mark.parametrize("successor", [0, 1], ids=["same-slot", "other-slot"])
 def test_a_kill_inside_a_transaction_leaves_nothing_behind(
@@ -213,6 +214,7 @@ def test_a_slot_started_twice_ends_the_first(traffic: Traffic, start: Start) -> 
     traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 def test_slots_may_leave_and_come_back(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Three workers, then one, then three again, while events flow."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=6)
@@ -280,6 +282,7 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
         traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 def test_records_that_retention_deleted_are_counted(single: Traffic, start: Start) -> None:
     """A gap between the committed offset and the first record is logged and counted, and work goes on after it.
 

@@ -144,6 +144,7 @@ def worker(
         end_all([service])
 
 
+@pytest.mark.heavy
 def test_every_runtime_gives_the_same_bytes(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Whatever is read, Faust writes what the kafka runtime writes, byte for byte, headers, keys and partitions too.
 
@@ -221,6 +222,7 @@ def test_killed_workers_lose_nothing(kafka: SharedBroker, prefix: str, tmp_path:
     assert len(service.logged("worker ended")) == 2, "no worker ended by itself"
 
 
+@pytest.mark.heavy
 def test_what_is_not_finished_is_read_again(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Neither an event whose evaluation raises nor one that a stop finds in flight is committed, nor what follows it.
 

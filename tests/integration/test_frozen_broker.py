@@ -61,6 +61,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
 LONG = (pytest.param(moment, marks=pytest.mark.long) for moment in ("at rest", "at its start"))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("moment", ["at work", *LONG])
 def test_a_stop_ends_in_time_while_the_broker_stands_still(
     frozen: Frozen, prefix: str, services: Services, moment: str

@@ -328,6 +328,7 @@ def test_the_ledger_belongs_to_the_requests_so_that_it_has_one_owner_while_topic
 # On a real broker.
 
 
+@pytest.mark.heavy
 def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expires_nothing(
     kafka: SharedBroker, prefix: str, tmp_path: Path, services: Services
 ) -> None:
@@ -411,6 +412,7 @@ def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_bud
     assert sum(each["shares"] for each in requests.read("judge.ledger") if "shares" in each) == PARTITIONS
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("ends", ["committed", "aborted"])
 def test_a_transaction_that_is_open_in_the_ledger_is_waited_for_before_anything_is_spent(
     kafka: SharedBroker, prefix: str, services: Services, ends: str

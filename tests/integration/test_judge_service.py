@@ -222,6 +222,7 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
         print(f"{calls['count'] - 300} calls repeated over 4 kills; charged {cost(calls):.0f}, booked {spent}")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("how", "ledger"),
     [
@@ -282,6 +283,7 @@ def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
     assert len(set(told)) == 2, "the id that was made up, and the topic's own"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])
 def test_an_outage_costs_no_request_and_no_rebalance(requests: Requests, start: Start, fault: str) -> None:
     """What breaks off in the middle may have cost all that was reserved: it is tried again with a new reservation."""
@@ -321,6 +323,7 @@ def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(requests: Requests, s
         assert not requests.read("judge.retry")
 
 
+@pytest.mark.heavy
 def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_goes_on(
     requests: Requests, start: Start
 ) -> None:
@@ -339,6 +342,7 @@ def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_go
             assert waits["attempts"] >= 1
 
 
+@pytest.mark.heavy
 def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged_meanwhile(
     requests: Requests, start: Start
 ) -> None:
@@ -386,6 +390,7 @@ def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(reque
         print(f"{judged} judged, {len(deferred)} deferred, {cost(judge.calls()) / 1e6:.4f} of {cap} dollars charged")
 
 
+@pytest.mark.heavy
 def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(requests: Requests, start: Start) -> None:
     with simulated_judge(key="sk-right") as judge:
         requests.send(8)

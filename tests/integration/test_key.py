@@ -356,6 +356,7 @@ def test_what_is_not_otlp_is_a_dead_letter(deploy: Deploy) -> None:
     assert abs(worker.sample(gauge) - time.time()) < 60
 
 
+@pytest.mark.heavy
 def test_added_partitions_of_spans_and_sources_are_marked(deploy: Deploy) -> None:
     """While the worker runs: the new partitions of spans have a clock, and it waits for those of the source."""
     deployed = deploy()

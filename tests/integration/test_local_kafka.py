@@ -116,6 +116,7 @@ def test_a_topic_is_never_created_by_writing_to_it(kafka: SharedBroker, prefix: 
     assert f"{prefix}misspelt" not in producer.list_topics(timeout=30).topics
 
 
+@pytest.mark.heavy
 def test_stop_and_kill_keep_port_and_data() -> None:
     """A broker that was stopped, then killed, comes back on its port with every record."""
     with local_kafka(properties=QUICK_RETURN) as kafka:

@@ -117,6 +117,7 @@ def _hold(max_mb: int, partitions: int, sets: int, minutes: int, each: int) -> t
     return taken, peak, overflow
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("max_mb", "minutes", "each"),
     [

@@ -43,6 +43,7 @@ def path(folder: Path) -> str:
     return f"{ROOT}:{folder}"
 
 
+@pytest.mark.heavy
 def test_the_package_of_the_example(installed: Path, tmp_path: Path) -> None:
     """It is available, is loaded when it is named, keeps the laws, and its version is part of the catalogue's."""
     listed = ragweir("metrics", folder=tmp_path, PYTHONPATH=path(installed)).stdout.decode()
@@ -86,6 +87,7 @@ def test_the_pack_of_the_example(tmp_path: Path) -> None:
     assert [each.get("refunds.fact_score") for each in scores] == [1.0, 0.5, None]
 
 
+@pytest.mark.heavy
 def test_a_metric_that_breaks_a_law(tmp_path: Path) -> None:
     """The law, the metric and a small event are shown, and the exit status is 1."""
     (tmp_path / "mine.py").write_text(BROKEN)

@@ -61,6 +61,7 @@ def test_an_event_arrives_with_key_headers_and_time(kafka: SharedBroker, prefix:
     assert not event.flags
 
 
+@pytest.mark.heavy
 def test_a_fork_neither_doubles_nor_loses_events(kafka: SharedBroker, prefix: str) -> None:
     """Parent and child publish before, across and after a fork; each event arrives once, and both processes end."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
@@ -163,6 +164,7 @@ def test_without_a_broker_a_process_ends_in_bounded_time() -> None:
     assert "1000 events dropped (not_delivered, 1000 in all)" in done.stderr
 
 
+@pytest.mark.heavy
 def test_a_broker_may_come_late_and_leave_for_a_while() -> None:
     """Events before the broker's start and during its absence are delivered; those beyond the queues are counted."""
     with local_kafka(properties=QUICK_BROKER) as broker:

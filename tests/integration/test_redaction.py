@@ -141,6 +141,7 @@ def test_what_was_redacted_is_not_redacted_again(text: str) -> None:
     assert redacted_text(once) == once
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("unit", ADVERSARIAL)
 def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
     """There is no stopwatch: a search of 10^11 steps does not come to its end."""

@@ -198,6 +198,7 @@ def agrees(tools: Programs, folder: Path, rows: Sequence[Line], found: Rehearsal
     return done.returncode == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_alerts_fire_when_prometheus_fires_them(tools: Programs, tmp_path: Path, seed: int) -> None:
     """Of random histories: in every minute but those next to a change promtool says the same, of page and ticket."""
@@ -209,6 +210,7 @@ def test_alerts_fire_when_prometheus_fires_them(tools: Programs, tmp_path: Path,
     assert agrees(tools, tmp_path, rows, found)
 
 
+@pytest.mark.heavy
 def test_alerts_on_judged_metrics_fire_when_prometheus_fires_them(tools: Programs, tmp_path: Path) -> None:
     """By the weights of the events: also where a wrong certainty would fire at another time."""
     rows = list(judged(lines(random_stretches(1), 1)))
@@ -225,6 +227,7 @@ def test_alerts_on_judged_metrics_fire_when_prometheus_fires_them(tools: Program
     assert own.bad / own.events > 1.5 * own.share
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("factor", [0.7, 1.3])
 def test_other_thresholds_fire_at_other_times(tools: Programs, tmp_path: Path, factor: float) -> None:
     """The test above notices a threshold that is 30 % off."""

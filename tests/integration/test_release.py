@@ -192,6 +192,7 @@ def test_an_upgrade_that_is_taken_back_loses_and_doubles_nothing(deployment: Dep
     must_be_whole(deployment)
 
 
+@pytest.mark.heavy
 def test_a_replay_that_was_begun_before_is_rejected_with_that_reason(deployment: Deployment) -> None:
     """Half of its evaluations would be of another catalogue version."""
     deployment.publish(20)

@@ -209,6 +209,7 @@ def past(kafka: SharedBroker) -> History:
     return past
 
 
+@pytest.mark.heavy
 def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) -> None:
     """JSON lines and Parquet, whatever the format of live records. A line without event or time is a dead letter."""
     values = [value for part in past.values for value in part]
@@ -232,6 +233,7 @@ def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) ->
     assert {each["run_id"] for each in past.evaluations("rows")} == {"rows"}
 
 
+@pytest.mark.heavy
 def test_a_folder_of_other_formats_comes_to_the_same_as_its_topic(past: History, tmp_path: Path) -> None:
     """An array, compressed; an event without a time gets that of the option, which is part of the run's identity."""
     values = [value for part in past.values for value in part if value != b"not json"]
@@ -341,6 +343,7 @@ def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: SharedBroker
     assert groups == {*evaluate, f"{run}aggregate"}
 
 
+@pytest.mark.heavy
 def test_filters_say_what_is_evaluated(past: History) -> None:
     """What comes out is what plain code picks from all evaluations."""
     until = BASE + timedelta(hours=12)

@@ -120,6 +120,7 @@ def must_restore(worker: Worker) -> int:
     return changelog.read
 
 
+@pytest.mark.heavy
 def test_a_restore_reads_the_end_of_a_long_changelog(kafka: SharedBroker, prefix: str) -> None:
     """Only what was written since the oldest window held, beside the end in which the newest progress is looked for."""
     create_topic(kafka.bootstrap, f"{prefix}windows")

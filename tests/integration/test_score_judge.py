@@ -231,6 +231,7 @@ def test_without_a_judge_there_is_nothing_to_judge_with(file: Path) -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.heavy
 def test_an_outage_is_waited_out_and_an_interrupt_ends_with_what_is_done(file: Path, tmp_path: Path) -> None:
     """The first run sees the end of an outage. The second is interrupted in one: what was judged until then stands."""
     for interrupted in (False, True):

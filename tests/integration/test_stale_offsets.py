@@ -61,6 +61,7 @@ def test_a_forgotten_group_doubles_and_loses_nothing(prefix: str, traffic: Traff
     traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("how", ["older", pytest.param("none", marks=pytest.mark.long)])
 def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: SharedBroker, prefix: str, start: Start, how: str) -> None:
     """Others have written so much since that the end of the output tells nothing of it."""

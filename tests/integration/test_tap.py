@@ -324,6 +324,7 @@ TIMED: dict[str, tuple[list[Any], str]] = {
 """Times of events, written in turn, and what is wrong with them."""
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", TIMED)
 def test_times_that_cannot_be_true_are_told(kafka: SharedBroker, prefix: str, name: str) -> None:
     """Tap and doctor complain of times in another unit, by a wrong clock or of a backlog, and show the distances."""

@@ -119,6 +119,7 @@ def must_agree(kafka: SharedBroker, prefix: str, lines: list[bytes], refused: in
     assert read_to_end(kafka.bootstrap, f"{theirs}interactions") == []
 
 
+@pytest.mark.heavy
 def test_a_sample_of_every_kind_goes_three_ways(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Every kind of input, rejected ones among them, gives the same evaluations by each way, byte for byte."""
     lines = [orjson.dumps(event) for event in SAMPLE] + list(REFUSED)

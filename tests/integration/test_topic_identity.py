@@ -79,6 +79,7 @@ def ids(name: str, count: int) -> set[str]:
     return {f"{name}-{number}" for number in range(count)}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("new", "start_from"),
     [
@@ -154,6 +155,7 @@ def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(s
     assert {OffsetMetadata.parse(text).partitions for text in stored} == {1}, "the number when the group began"
 
 
+@pytest.mark.heavy
 def test_partitions_that_are_added_while_all_workers_restart_are_read(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
@@ -209,6 +211,7 @@ def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
     assert service.logged("deleted and created again; reading it from its start", level="error")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("set_to", [None, 0])
 def test_windows_count_evaluations_of_a_topic_that_was_made_again_while_no_worker_ran(
     prefix: str, single: Traffic, start: Start, set_to: int | None

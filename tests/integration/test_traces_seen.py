@@ -124,6 +124,7 @@ def alter(kafka: SharedBroker, topic: str, name: str, value: str) -> None:
         future.result(30)
 
 
+@pytest.mark.heavy
 def test_doctor_checks_the_newest_traces_their_topics_and_the_times_of_assembly(
     kafka: SharedBroker, prefix: str
 ) -> None:
@@ -247,6 +248,7 @@ def test_explain_shows_the_tree_of_a_trace_and_the_use_of_each_span(kafka: Share
     assert "context_support" in text
 
 
+@pytest.mark.heavy
 def test_explain_says_that_retention_has_deleted_the_spans(kafka: SharedBroker, prefix: str) -> None:
     """The evaluation is shown all the same; spans that were not searched are told apart from deleted ones."""
     for name in ("interactions", "evaluations", "spans"):

@@ -330,6 +330,7 @@ def _counted(parts: list[dict[str, Any]], field: str) -> Counter[tuple[str, str]
 SIZES = [pytest.param(8_000, 4, id="8k"), pytest.param(200_000, 30, id="200k", marks=pytest.mark.long)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(("count", "_"), SIZES)
 def test_windows_are_those_that_plain_code_makes(
@@ -382,6 +383,7 @@ def publish_minute(of: Evaluations, number: int, partition: int = 0, minute: int
     of.publish([(partition, evaluation(chance, each, at_s, judged=0)) for each in range(number)])
 
 
+@pytest.mark.heavy
 def test_a_restore_waits_for_what_is_written_and_not_yet_stable(prefix: str, of: Evaluations, start: Start) -> None:
     """While another's transaction holds the windows' stable end back, a worker that takes over does not begin."""
     publish_minute(of, 200)
@@ -400,6 +402,7 @@ def test_a_restore_waits_for_what_is_written_and_not_yet_stable(prefix: str, of:
     must_agree(of)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("what", ["offset", "group", "windows"])
 def test_state_that_does_not_fit_the_offsets_is_rejected(of: Evaluations, start: Start, what: str) -> None:
     """Offsets that were set, a group that was deleted, windows that were emptied: exit status and one sentence."""
@@ -453,6 +456,7 @@ def test_fewer_partitions_of_windows_than_of_evaluations_are_rejected(
     assert service.logged("fewer partitions", level="error")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("running", [False, True], ids=["between runs", "while it works"])
 def test_a_gap_left_by_retention_is_gone_over(of: Evaluations, start: Start, running: bool) -> None:
     """What was deleted unread is missing and nothing else: windows from before it are gone on with."""

@@ -93,12 +93,14 @@ def events(draw: st.DrawFn) -> Interaction:
     return interaction(fields | {"contexts": draw(contexts)})
 
 
+@pytest.mark.heavy
 @settings(max_examples=1_500, deadline=None)
 @given(events())
 def test_any_texts_have_the_same_counts(kernel: native.NativeCounting, event: Interaction) -> None:
     agree(kernel, event)
 
 
+@pytest.mark.heavy
 @settings(max_examples=1_000, deadline=None)
 @given(events(), bounds)
 def test_texts_that_are_cut_have_the_same_counts(

@@ -125,6 +125,7 @@ def test_every_metric_keeps_every_law(law: str, event: dict[str, Any]) -> None:
     assert [*SUBJECT.breaches(example(**_clean(event)).interaction, {law: LAWS[law]})] == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("question", [*QUESTIONS, "other"])
 def test_every_metric_keeps_every_law_on_the_events_of_the_command(question: str) -> None:
     """`ragweir metrics check` takes the same events; some are as here, the long texts in `make test-long`."""
@@ -162,6 +163,7 @@ def test_the_rich_event_has_every_field() -> None:
     assert len(nulls) < 5, nulls
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("question", [*QUESTIONS, "other"])
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
 def test_no_value_of_any_field_makes_a_metric_raise(path: tuple[str, ...], question: str) -> None:

@@ -318,6 +318,7 @@ def covers(outcome: KindEstimates, slack: float) -> bool:
     return not shown or outcome.intervals.coverage >= PROMISED - slack * sqrt(PROMISED * (1 - PROMISED) / shown)
 
 
+@pytest.mark.heavy
 def test_intervals_cover_what_they_say() -> None:
     """At least 93 % of the intervals of each kind of windows hold the mean, with failures and unusable answers."""
     outcomes = [measure(kind, 200, seed) for seed, kind in enumerate(kinds()) if seed % 7 == 0]

@@ -94,6 +94,7 @@ BROKEN: dict[str, tuple[str, Metric, str]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("law", "broken", "why"), BROKEN.values(), ids=BROKEN)
 def test_a_metric_that_breaks_a_law_is_found(law: str, broken: Metric, why: str) -> None:
     """With a small event that breaks it: it is one that can be published, and breaks the same law."""
@@ -142,6 +143,7 @@ def _event() -> Any:
     return corpus.interaction(corpus.RICH)
 
 
+@pytest.mark.heavy
 def test_a_metric_that_reads_more_than_counts_has_no_value_with_the_kernel_and_is_found() -> None:
     """The kernel gives the counts that have names, and not the sets behind those of the reference."""
 

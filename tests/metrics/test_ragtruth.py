@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tools import ragtruth
 
 SOURCES: list[dict[str, Any]] = [
@@ -31,6 +33,7 @@ def response(number: int, model: str, source: str, *, bad: bool) -> dict[str, An
     }
 
 
+@pytest.mark.heavy
 def test_the_answers_of_each_system_are_measured(tmp_path: Path) -> None:
     """Bad answers are those with marks; other tasks than questions are left out."""
     answers = [response(number, f"m{number % 2}", f"{number // 2}", bad=number % 3 == 0) for number in range(24)] + [

@@ -213,6 +213,7 @@ LONG = (NAIVE, "restore-to-stable-end", "commit-revoked")
 NAMES = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCENARIOS]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
 def test_a_broken_runtime_is_caught(plays: Plays, name: str) -> None:
     """By the fault that its scenario is made for."""

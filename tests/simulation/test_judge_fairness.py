@@ -99,6 +99,7 @@ class Simulation:
         return [wait for name, wait in self.waits.items() if name.startswith(tenant)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long), 6])
 def test_a_tenant_that_asks_once_a_minute_does_not_wait_for_another_ones_flood(partitions: int) -> None:
     """Its 95th percentile is at most two minutes above the wait that the rate limit makes of the jobs under way.

@@ -420,6 +420,7 @@ class CrowdedMachine(JudgeMachine):
     tenants = ("loud", "loud", "loud", "quiet", "loud", None, "loud", "loud")
 
 
+@pytest.mark.heavy
 def test_requests_that_are_moved_are_not_lost_or_doubled_either(monkeypatch: pytest.MonkeyPatch) -> None:
     moved: list[JobId] = []
 

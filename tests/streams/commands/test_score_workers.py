@@ -40,6 +40,7 @@ def folder_of_everything(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.heavy
 def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
     """Evaluations, windows, rejections, standard error and the status, over several files of which one is damaged."""
     source = folder_of_everything(tmp_path / "in")

@@ -552,6 +552,7 @@ def test_a_proposal_is_never_broken(events: list[Any]) -> None:
 SIGNED = st.sampled_from([dict.fromkeys(names) for every in SIGNATURES.values() for names in every])
 
 
+@pytest.mark.heavy
 @given(st.lists(st.builds(lambda names, event: names | event, SIGNED, st.dictionaries(NAMES, JSON)), max_size=5))
 def test_the_choice_of_a_map_raises_nothing(events: list[Any]) -> None:
     """Events that look like a product's exports but hold anything get a map, or a proposal, and their unread paths."""

@@ -436,6 +436,7 @@ HUGE: dict[str, tuple[str, Callable[[], Any], list[int]]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "make", "sizes"), HUGE.values(), ids=HUGE)
 def test_memory_is_bounded_whatever_has_no_end(name: str, make: Callable[[], Any], sizes: list[int]) -> None:
     """64 MiB in one piece are read within 4 MiB; the events around it are there, and it itself is cut."""
@@ -453,6 +454,7 @@ def test_memory_is_bounded_whatever_has_no_end(name: str, make: Callable[[], Any
     assert peak < 4 * MIB, f"{peak / MIB:.1f} MiB"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "head", "again", "tail", "size"),
     [

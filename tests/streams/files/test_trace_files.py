@@ -70,6 +70,7 @@ def spans(values: Iterable[bytes]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("form", [*PROTOBUF, *JSON])
 def test_every_recorded_export_is_recognised_in_every_form_and_gives_all_its_spans(form: str) -> None:
     """Also twice in one file, and compressed; an event's size limit does not apply."""

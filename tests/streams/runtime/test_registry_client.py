@@ -157,6 +157,7 @@ with RegistryClient(RegistrySettings(url=sys.argv[1])) as client:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("encoding", "times", "raised"),
     [
