@@ -16,11 +16,11 @@ from ragweir.streams.analysis.labels.criteria import Criterion, criteria, criter
 from ragweir.streams.analysis.labels.drawing import draw as draw_answers
 from ragweir.streams.analysis.labels.drawing import labels_for_width
 from ragweir.streams.analysis.labels.evaluated import read_evaluated
-from ragweir.streams.analysis.labels.on_topics import DrawWriter, read_topics, undrawn
+from ragweir.streams.analysis.labels.on_topics import DrawWriter, labels_now, undrawn
 from ragweir.streams.analysis.labels.report import report as report_on
-from ragweir.streams.analysis.labels.store import PeopleLabels, read_labels, written
+from ragweir.streams.analysis.labels.store import written
 from ragweir.streams.commands.app import app, err, out, settings, shared_flags
-from ragweir.streams.commands.labels_import import export, import_, withdraw
+from ragweir.streams.commands.labels_import import LabelsFile, export, import_, withdraw
 from ragweir.streams.commands.labels_rate import rate
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.reports import write
@@ -152,12 +152,7 @@ commands.command("rate")(rate)
 
 @commands.command()
 def report(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            exists=True, dir_okay=False, show_default=False, help="File of labels. Default: the topic of labels."
-        ),
-    ] = None,
+    file: LabelsFile = None,
     evaluations: Annotated[
         Path | None,
         typer.Option(
@@ -185,11 +180,7 @@ def report(
     asked = effective.labels.questions if question is None else (_question(effective, question),)
     chosen = [(each, _criteria(effective, each, metric, threshold)) for each in asked]
     with Bars() as bars:
-        if file is None:
-            given: PeopleLabels = read_topics(effective, bars.shown)
-        else:
-            with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-                given = read_labels(file, moved)
+        given = labels_now(effective, file, bars.shown)
         evaluated = None
         if evaluations is not None:
             every = [found for _, own in chosen for found in own]

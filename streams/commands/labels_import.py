@@ -19,8 +19,8 @@ from ragweir.streams.analysis.labels.evaluated import MAX_BYTES
 from ragweir.streams.analysis.labels.flat import columns, flat
 from ragweir.streams.analysis.labels.importing import LabelImport
 from ragweir.streams.analysis.labels.label_rows import LabelReader
+from ragweir.streams.analysis.labels.on_topics import label_store, labels_now
 from ragweir.streams.analysis.labels.raters import hashed_rater
-from ragweir.streams.analysis.labels.store import LabelFile, read_labels
 from ragweir.streams.analysis.labels.targets import Ids, find_targets, shown_ids
 from ragweir.streams.commands.app import err, settings
 from ragweir.streams.commands.map_advice import EventSample, unmatched_advice
@@ -41,7 +41,15 @@ _SHOWN_NAMES = 8
 _NO_MAP = "import"
 """Name of the tool of labels that no map reads."""
 
-LabelsFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File of labels, as `import` writes it.")]
+LabelsFile = Annotated[
+    Path | None,
+    typer.Argument(
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+        help="File of labels, as `rate` and `import` write it. Default: the topic of labels.",
+    ),
+]
 
 
 def import_(
@@ -53,7 +61,12 @@ def import_(
             help="Labels: JSON lines, a JSON array, CSV, TSV or Parquet, also compressed by gzip or Zstandard.",
         ),
     ],
-    to: Annotated[Path, typer.Option("--out", help="File of labels, to which those that it lacks are added.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="File of labels, to which those that it lacks are added. Default: the topic of labels."
+        ),
+    ] = None,
     map_: Annotated[
         Path | None,
         typer.Option(
@@ -119,22 +132,23 @@ def import_(
         if not made.rows:
             names = _other_names(made, sample) if mapping is None else ()
             raise PermanentError("; ".join([made.failure(), *names, *_other_questions(made, effective.labels)]))
-        with LabelFile(to) as store:
+        with label_store(effective, to, bars.shown) as store:
             for draw in made.draws:
                 store.add_draw(draw)
             new = made.new(store.content.labels)
-            with bars.shown(f"Writing {to.name}", len(new)) as moved:
+            with bars.shown("Writing the labels", len(new)) as moved:
                 for start in range(0, len(new), _BATCH):
                     batch = new[start : start + _BATCH]
                     store.add(*batch)
                     moved(len(batch))
     err.say("; ".join([made.summary(), *_other_questions(made, effective.labels)]))
-    err.say(f"next: ragweir labels report {to} --evaluations {evaluations or 'EVALUATIONS'}")
+    reported = " ".join(str(each) for each in (to, "--evaluations", evaluations or "EVALUATIONS") if each)
+    err.say(f"next: ragweir labels report {reported}")
 
 
 def export(
-    file: LabelsFile,
     to: Annotated[Path, typer.Option("--out", help="File for the labels: JSON lines (.jsonl) or Parquet (.parquet).")],
+    file: LabelsFile = None,
 ) -> None:
     """Export the labels that hold: one row for each event, question and rater, without those that were withdrawn.
 
@@ -143,28 +157,29 @@ def export(
     """
     if to.suffix not in {".jsonl", ".parquet"}:
         raise typer.BadParameter(f"--out {to} needs the suffix .jsonl or .parquet, which says the format")
-    if to.exists() and to.samefile(file):
+    if file is not None and to.exists() and to.samefile(file):
         raise typer.BadParameter(f"--out {to} is the file of labels itself, of which the history would be lost")
-    with Bars() as bars, bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-        rows = [flat(label) for label in read_labels(file, moved).current()]
+    with Bars() as bars:
+        rows = [flat(label) for label in labels_now(settings(), file, bars.shown).current()]
     is_table = to.suffix == ".parquet"
     write(to, as_parquet(rows, columns()) if is_table else b"".join(orjson.dumps(row) + b"\n" for row in rows))
     err.say(f"{len(rows):,} labels exported")
 
 
 def withdraw(
-    file: LabelsFile,
     event: Annotated[str, typer.Option(help="Id of the event whose labels are taken back.")],
+    file: LabelsFile = None,
     question: Annotated[str | None, typer.Option(help="Name of a question. Default: all.")] = None,
     rater: Annotated[str | None, typer.Option(help="Name of a rater, or its hash. Default: all.")] = None,
 ) -> None:
     """Take labels of an event back: they count no more, and an import does not bring them back.
 
-    A record that says so is added to the file; what the file had stays in it.
+    A record that says so is added to the file or the topic. What the file had stays in it; the topic keeps the newest
+    record of a label alone.
     """
-    key = settings().labels.key
-    named = None if rater is None else {rater, hashed_rater(rater, key)}
-    with LabelFile(file) as store:
+    effective = settings()
+    named = None if rater is None else {rater, hashed_rater(rater, effective.labels.key)}
+    with Bars() as bars, label_store(effective, file, bars.shown) as store:
         found = [
             label
             for label in store.content.current()
@@ -173,7 +188,9 @@ def withdraw(
             and (named is None or label.rater in named)
         ]
         if not found:
-            raise PermanentError(f"{file} has no such label of event {printable(event)}, or it was withdrawn before")
+            raise PermanentError(
+                f"{file or 'the topic'} has no such label of event {printable(event)}, or it was withdrawn before"
+            )
         taken = {"value": WITHDRAWN, "time": machine.now(), "seconds": None, "comment": None, "why": ""}
         store.add(*(label.model_copy(update=taken) for label in found))
     err.say(f"{len(found):,} label{'s' * (len(found) != 1)} withdrawn")

@@ -96,6 +96,16 @@ def test_answers_are_drawn_rated_and_reported_on_topics(settings: Settings, tmp_
     (table,) = orjson.loads(reported.stdout)["questions"]
     assert (table["labels"], table["tpr"]["value"], table["people_rate"]["value"]) == (20, 1.0, 0.2)
 
+    event = queue[0].event_id
+    assert b"1 label withdrawn" in ragweir(*command(settings, "labels", "withdraw", "--event", event)).stderr
+    assert b"no such label" in ragweir(*command(settings, "labels", "withdraw", "--event", event)).stderr
+    (tmp_path / "votes.csv").write_text(f"event_id,value,rater\n{event},no,ben\nother,yes,ben\n")
+    imported = ragweir(*command(settings, "labels", "import", tmp_path / "votes.csv"))
+    assert (imported.returncode, b"2 labels imported" in imported.stderr) == (0, True), imported.stderr
+    assert ragweir(*command(settings, "labels", "export", "--out", tmp_path / "all.jsonl")).returncode == 0
+    rows = [orjson.loads(line) for line in (tmp_path / "all.jsonl").read_bytes().splitlines()]
+    assert sorted(row["event_id"] for row in rows) == sorted([*(each.event_id for each in queue), "other"])
+
     again = ragweir(*command(settings, "labels", "draw"))
     assert "there is no evaluation of an event since" in told(again)
     evaluated(settings, range(100, 150))

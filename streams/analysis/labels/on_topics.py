@@ -7,10 +7,12 @@ begins meanwhile ends the first. A label is committed by all in-sync replicas be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -26,7 +28,7 @@ from ragweir.streams.analysis.evaluation_source import EvaluationSource, ShowPro
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.drawing import DrawnQueue
 from ragweir.streams.analysis.labels.evaluated import Evaluated
-from ragweir.streams.analysis.labels.store import PeopleLabels
+from ragweir.streams.analysis.labels.store import LabelFile, PeopleLabels, read_labels
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
 from ragweir.streams.runtime.kafka.reader import offset_range, read
@@ -38,6 +40,7 @@ LABELS, DRAWS = "labels", "labels.draws"
 _NAME = "labels"
 _TIMEOUT_SECONDS = 30.0
 _JSON = "application/json"
+_KINDS = {LABELS: "label", DRAWS: "draw"}
 _Part = TypeVar("_Part", bound=RecordPart)
 
 
@@ -170,16 +173,16 @@ class DrawWriter:
 
 
 class LabelTopic:
-    """The topic of labels, to which labels are added.
+    """The topics of labels and draws, to which labels are added.
 
     Args:
         settings: all settings.
-        content: the labels that it has, which grows.
+        content: the labels that they have, which grow.
     """
 
     def __init__(self, settings: Settings, content: PeopleLabels) -> None:
         self.content = content
-        self._topic = settings.output_topic(LABELS)
+        self._topics = {name: settings.output_topic(name) for name in (LABELS, DRAWS)}
         self._producer: Producer = build(
             Producer,
             {
@@ -191,25 +194,79 @@ class LabelTopic:
             },
         )
 
-    def add(self, label: Label) -> None:
-        """Add a label, which replaces an earlier one of its key.
+    def add_draw(self, draw: Draw) -> None:
+        """Add a draw, unless the topic has it.
 
         Raises:
             PermanentError: if the brokers do not take it.
         """
-        key = label_key(label.event_id, label.question, label.rater)
-        headers = cloud_event(_NAME, "label", key.decode(), label.time, _JSON)
-        reports: list[KafkaError | None] = []
+        if draw.id not in self.content.draws:
+            self._write(DRAWS, [(draw_key(draw.id), draw, draw.made_at)])
+            self.content.draws[draw.id] = draw
+
+    def add(self, *labels: Label) -> None:
+        """Add labels, each of which replaces an earlier one of its key.
+
+        Raises:
+            PermanentError: if the brokers do not take one of them.
+        """
+        keyed = [(label_key(each.event_id, each.question, each.rater), each, each.time) for each in labels]
+        self._write(LABELS, keyed)
+        for label in labels:
+            self.content.add(label)
+
+    def _write(self, name: str, parts: Sequence[tuple[bytes, RecordPart, datetime]]) -> None:
+        """Write records and wait until all in-sync replicas have them."""
+        failed: list[str] = []
+        delivered = 0
 
         def on_delivery(error: KafkaError | None, _: Message) -> None:
-            reports.append(error)
+            nonlocal delivered
+            if error is None:
+                delivered += 1
+            else:
+                failed.append(error.str())
 
-        try:
-            self._producer.produce(self._topic, encode(label), key, headers=list(headers), on_delivery=on_delivery)
-        except KafkaException as error:
-            raise PermanentError(f"the label was not taken: {error.args[0].str()}") from None
+        for key, part, time in parts:
+            headers = cloud_event(_NAME, _KINDS[name], key.decode(), time, _JSON)
+            try:
+                self._producer.produce(
+                    self._topics[name], encode(part), key, headers=list(headers), on_delivery=on_delivery
+                )
+            except (KafkaException, BufferError) as error:
+                failed.append(str(error))
         self._producer.flush(_TIMEOUT_SECONDS + 1)
-        if not reports or reports[0] is not None:
-            why = reports[0].str() if reports and reports[0] else "no broker answers"
-            raise PermanentError(f"the label was not taken: {why}; give the answer again")
-        self.content.add(label)
+        if delivered < len(parts):
+            why = failed[0] if failed else "no broker answers"
+            raise PermanentError(
+                f"{len(parts) - delivered:,} of {len(parts):,} records of {self._topics[name]} were not taken: {why}; "
+                "do it again"
+            )
+
+
+def labels_now(settings: Settings, file: Path | None, progress: ShowProgress) -> PeopleLabels:
+    """Read the labels of a file, or of the topics if there is none.
+
+    Raises:
+        PermanentError: as `read_labels` and `read_topics`.
+        Unreachable: if no broker answers.
+    """
+    if file is None:
+        return read_topics(settings, progress)
+    with progress(f"Reading {file.name}", file.stat().st_size) as moved:
+        return read_labels(file, moved)
+
+
+@contextmanager
+def label_store(settings: Settings, file: Path | None, progress: ShowProgress) -> Iterator[LabelFile | LabelTopic]:
+    """Open the labels of a file, or of the topics if there is none, for the length of a `with` block.
+
+    Raises:
+        PermanentError: as `LabelFile` and `read_topics`.
+        Unreachable: if no broker answers.
+    """
+    if file is None:
+        yield LabelTopic(settings, read_topics(settings, progress))
+        return
+    with LabelFile(file) as store:
+        yield store
