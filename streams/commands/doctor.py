@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from rich.text import Text
 
 from ragweir.schemas.registry.schema import FORMATS
-from ragweir.streams.analysis.checks import events, judge, kafka, local, registry, rows, traces
+from ragweir.streams.analysis.checks import events, judge, kafka, local, people, registry, rows, traces
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckSkipped, CheckWarning
 from ragweir.streams.commands.app import FAILURE, app, out, settings
 from ragweir.streams.runtime.text.masking import masked
@@ -30,6 +30,7 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     judge.requests,
     judge.spending,
     rows.rows,
+    people.people,
     kafka.clock,
     events.times,
     events.objectives,

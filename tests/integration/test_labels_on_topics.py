@@ -14,10 +14,13 @@ from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, produce, read_to_end
 
 from ragweir.schemas.label import Label
+from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
+from ragweir.streams.analysis.checks.people import people, summary
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, TopicLabels, read_topics
 from ragweir.streams.commands.progress import Bars
+from ragweir.streams.runtime.kafka.reader import topics
 from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.settings import Settings, load
 
@@ -96,6 +99,7 @@ def test_answers_are_drawn_rated_and_reported_on_topics(settings: Settings, tmp_
     (table,) = orjson.loads(reported.stdout)["questions"]
     assert (table["labels"], table["tpr"]["value"], table["people_rate"]["value"]) == (20, 1.0, 0.2)
 
+    assert people(CheckContext(settings, topics(settings))).startswith("labelled answers: 20 to supported; the newest")
     event = queue[0].event_id
     assert b"1 label withdrawn" in ragweir(*command(settings, "labels", "withdraw", "--event", event)).stderr
     assert b"no such label" in ragweir(*command(settings, "labels", "withdraw", "--event", event)).stderr
@@ -158,6 +162,8 @@ def test_texts_that_kafka_no_longer_holds_are_said_to_be_gone(settings: Settings
 
 
 def test_without_labels_agreement_is_unknown(settings: Settings) -> None:
+    checked = people(CheckContext(settings, topics(settings)))
+    assert checked == "agreement with people unknown: no answer is labelled; `ragweir labels draw` begins"
     done = ragweir(*command(settings, "labels", "report"))
     assert (done.returncode, b"agreement with people unknown" in done.stdout) == (0, True)
 
@@ -165,3 +171,16 @@ def test_without_labels_agreement_is_unknown(settings: Settings) -> None:
 def test_missing_topics_are_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     done = ragweir("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "labels", "report")
     assert "ragweir topics create" in told(done)
+
+
+def test_the_check_names_what_is_not_read(settings: Settings) -> None:
+    produce(settings.kafka.bootstrap_servers, f"{settings.topics.prefix}labels", [b"{}"], key=b"[]")
+    with pytest.raises(CheckWarning, match=r"1 records of labels and labels\.draws are no labels or draws"):
+        people(CheckContext(settings, topics(settings)))
+    other = Label(
+        event_id="1", question="other", value=True, rater="a", kind="import", blind=False, time=datetime.now(UTC)
+    )
+    found = TopicLabels()
+    found.add(other)
+    with pytest.raises(CheckWarning, match="1 labelled answers are to questions"):
+        summary(found, ["supported"])
