@@ -225,11 +225,11 @@ _VARIANTS: Mapping[str, Mapping[str, object]] = {
 def kinds() -> Iterator[LabelledKind]:
     """Yield all kinds of windows, those of one name together."""
     for bad, judge, labels in product((0.05, 0.1, 0.2, 0.3), _JUDGES, (30, 100)):
-        if bad == 0.1 or judge in (_JUDGES[0], _JUDGES[-1]):
-            yield LabelledKind(bad, *judge, labels)
-    for bad, judge in product((0.05, 0.3), (_JUDGES[0], _JUDGES[-1])):
+        yield LabelledKind(bad, *judge, labels)
+    for bad, judge in product((0.05, 0.1, 0.3), (_JUDGES[0], _JUDGES[-1])):
         yield LabelledKind(bad, *judge, 300)
-    yield LabelledKind(0.1, *_JUDGES[0], 1_000, events=20_000)
+    for bad, judge in _EXTREMES:
+        yield LabelledKind(bad, *judge, 1_000, events=20_000)
     for (name, fields), (bad, judge), labels in product(_VARIANTS.items(), _EXTREMES, (30, 100)):
         yield replace(LabelledKind(bad, *judge, labels, name), **fields)  # type: ignore[arg-type]
     for bad, (labels, err) in product((0.05, 0.3), ((100, 0.02), (300, 0.1))):
