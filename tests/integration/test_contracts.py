@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("schemas", "metrics", "streams")
 
 
+DERIVED_AGAIN = ("TextsAgent",)
+"""Classes that override methods which override others, and are renamed with them."""
+
+
 def methods(source: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """The methods of a module, with the names of their classes."""
     for found in ast.walk(ast.parse(source)):
@@ -62,7 +66,8 @@ def mypy(folder: Path) -> str:
 def overriding(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
     """What was renamed where every method that overrides one has another name, and what mypy says of it."""
     folder = tmp_path_factory.mktemp("overriding")
-    return copied(folder, lambda _, method: is_override(method)), mypy(folder)
+    renamed = copied(folder, lambda owner, method: is_override(method) and owner not in DERIVED_AGAIN)
+    return renamed, mypy(folder)
 
 
 def test_a_method_that_no_longer_overrides_is_an_error(overriding: tuple[list[str], str]) -> None:

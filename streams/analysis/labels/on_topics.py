@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pydantic import ValidationError
+from typing_extensions import override
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import encode, parse
@@ -52,6 +53,13 @@ class TopicLabels(PeopleLabels):
     """The answers of each draw by event id, in the order of the topic's partitions."""
     unreadable: int = 0
     """Number of records that are no label, draw or answer."""
+
+    @override
+    def add(self, label: Label) -> None:
+        """Add a label; of two of one key the later one counts, which may be in another partition after topics grew."""
+        there = self.labels.get((label.event_id, label.question, label.rater))
+        if there is None or label.time >= there.time:
+            PeopleLabels.add(self, label)
 
     def answers(self, question: str) -> list[QueuedAnswer]:
         """Return the answers of all draws of a question, those of the newest draw first."""

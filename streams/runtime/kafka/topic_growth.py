@@ -36,7 +36,7 @@ ORDER = (
     *("dead-letter", *(formatted("windows", form) for form in FORMATS), "windows"),
     *("otlp.evaluations", *(formatted("evaluations", form) for form in FORMATS), "evaluations"),
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
-    *("redrive", "interactions", "assembly", "spans", "control"),
+    *("redrive", "interactions", "assembly", "spans", "control", "labels", "labels.draws"),
 )
 """The topics in the order in which they grow: each after the outputs of its readers."""
 _SERVICES = ("key", "join", "evaluate", "evaluate-faust", "judge", "aggregate")

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ragweir.schemas.label import Label, LabelDraw
 from ragweir.streams.analysis.labels.criteria import Criterion, criteria, criterion
 from ragweir.streams.analysis.labels.drawing import DrawnQueue, draw
 from ragweir.streams.analysis.labels.evaluated import Evaluated, read_evaluated
+from ragweir.streams.analysis.labels.on_topics import TopicLabels
 from ragweir.streams.analysis.labels.report import AgreementTable, report
 from ragweir.streams.analysis.labels.store import LabelFile, PeopleLabels, read_labels, read_queue, written
 from ragweir.streams.services.shared.from_settings import known_catalogue
@@ -292,6 +293,16 @@ def test_a_later_label_replaces_an_earlier_one_of_the_same_person(tmp_path: Path
     assert os.name != "posix" or not (tmp_path / "labels.jsonl").stat().st_mode & 0o077
     found = read_labels(tmp_path / "labels.jsonl")
     assert [(each.rater, each.value) for each in found.current()] == [("b", False), ("a", False)]
+
+
+def test_of_two_labels_on_topics_the_later_one_counts_in_whatever_order_they_are_read() -> None:
+    """When topics grow, a key gets another partition, and the partitions are read at the same time."""
+    newer, older = (label("1", value=said, time=NOW - timedelta(hours=age)) for said, age in ((True, 0), (False, 1)))
+    for order in ((newer, older), (older, newer)):
+        found = TopicLabels()
+        for each in order:
+            found.add(each)
+        assert [each.value for each in found.current()] == [True]
 
 
 def test_a_torn_line_is_removed_and_a_second_writer_is_named(tmp_path: Path) -> None:
