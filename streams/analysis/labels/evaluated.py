@@ -8,9 +8,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from math import inf
+from math import inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -56,11 +56,15 @@ class _LineJudge(msgspec.Struct, gc=False):
     prompt_version: str
 
 
+_Int = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class _LineSource(msgspec.Struct, gc=False):
     topic: str
-    partition: int
-    offset: int
-    index: int = 0
+    partition: _Int
+    offset: _Long
+    index: _Int = 0
 
 
 class EvaluationLine(msgspec.Struct, gc=False):
@@ -121,7 +125,10 @@ class Evaluated:
         self.values = [array("d") for _ in criteria]
         self.chances = [array("d") for _ in criteria]
         names = dict.fromkeys(each.metric for each in criteria)
-        fields = [(f"m{place}", Any, msgspec.field(default=None, name=name)) for place, name in enumerate(names)]
+        fields = [
+            (f"m{place}", float | bool | None, msgspec.field(default=None, name=name))
+            for place, name in enumerate(names)
+        ]
         scores = msgspec.defstruct("Scores", fields, gc=False)
         self._fields = {name: f"m{place}" for place, name in enumerate(names)}
         line = msgspec.defstruct("Line", [("scores", scores | None, None)], bases=(EvaluationLine,), gc=False)
@@ -140,7 +147,9 @@ class Evaluated:
         line = self._decode(value)
         if (time_s := line.time.timestamp()) < since_s:
             return
-        row = self.rows.setdefault(str(line.event_id), len(self.rows))
+        # All that may raise comes first, so that a line that is none leaves no column longer than another.
+        scores = self._values(line)
+        verdicts = [_verdict(line, each, score) for each, score in zip(self.criteria, scores, strict=True)]
         judge = line.judge
         group = Group(
             line.application,
@@ -149,6 +158,7 @@ class Evaluated:
             judge and judge.model,
             judge.prompt_version if judge else "",
         )
+        row = self.rows.setdefault(str(line.event_id), len(self.rows))
         number = self._group_numbers.setdefault(group, len(self.groups))
         if number == len(self.groups):
             self.groups.append(group)
@@ -159,12 +169,17 @@ class Evaluated:
         position = (topic, source.partition, source.offset, source.index) if source else (topic, 0, 0, 0)
         for column, number in zip(self.sources, position, strict=True):
             _put(column, row, number)
-        for place, criterion in enumerate(self.criteria):
-            value_ = line.scores and getattr(line.scores, self._fields[criterion.metric])
-            verdict, chance = _verdict(line, criterion, value_)
+        for place, (verdict, chance) in enumerate(verdicts):
+            score = scores[place]
             _put(self.verdicts[place], row, verdict)
-            _put(self.values[place], row, float("nan") if value_ is None else float(value_))
+            _put(self.values[place], row, nan if score is None else score)
             _put(self.chances[place], row, chance)
+
+    def _values(self, line: Any) -> list[float | None]:
+        """Return the values of the criteria's metrics."""
+        if line.scores is None:
+            return [None] * len(self.criteria)
+        return [getattr(line.scores, self._fields[each.metric]) for each in self.criteria]
 
     def source(self, row: int) -> Source | None:
         """Return the position at which an event was read; None if its evaluation does not say."""

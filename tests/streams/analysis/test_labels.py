@@ -1,5 +1,6 @@
 """Draws, files of labels, and the report: each number against one that is computed here by hand."""
 
+import json
 import os
 import random
 import signal
@@ -402,6 +403,36 @@ def test_a_line_that_is_no_evaluation_is_named(tmp_path: Path) -> None:
     file.write_bytes(b"")
     with pytest.raises(PermanentError, match="no evaluation"):
         read_evaluated(file, [RISK], (), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"event_time": "yesterday"},
+        {"event_time": "9999-99-99T00:00:00Z"},
+        {"scores": {"unsupported_risk": "high"}},
+        {"scores": {"unsupported_risk": [1]}},
+        {"scores": 7},
+        {"source": {"topic": "t", "partition": 2**40, "offset": 1}},
+        {"source": {"topic": "t", "partition": 0, "offset": 2**70}},
+        {"source": {"topic": "t", "partition": 0, "offset": -1}},
+        {"decision": {"suites": [{"suite": "rubric"}]}},
+        {"event_id": None},
+        {"event_id": ["a"]},
+    ],
+    ids=str,
+)
+def test_a_line_that_is_none_leaves_the_others_as_they_are(wrong: dict[str, Any]) -> None:
+    """The topic has whatever was written to it, and is read on."""
+    found = Evaluated((RISK, FAITHFUL), ())
+    found.add(orjson.dumps(evaluation(0, 0.9)))
+    with pytest.raises((ValueError, TypeError)):
+        found.add(json.dumps({**evaluation(1, 0.9), **wrong}).encode())
+    found.add(orjson.dumps(evaluation(2, 0.1)))
+    assert found.rows == {"e0": 0, "e2": 1}
+    columns = [found.times, found.group, *found.sources, *found.verdicts, *found.values, *found.chances]
+    assert {len(column) for column in columns} == {2}
+    assert list(found.verdicts[0]) == [0, 1]
 
 
 def test_labels_without_their_draw_stand_for_all_evaluations() -> None:
