@@ -126,8 +126,8 @@ for topic in ${sources[@]+"${sources[@]}"}; do
     allow ragweir-operator DescribeConfigs --topic "$topic"
 done
 
-# Operators: ragweir topics, doctor, tap, compare, explain and dead-letter. They create topics and read; they only write
-# redriven dead letters.
+# Operators: ragweir topics, doctor, tap, compare, explain, dead-letter and labels. They create topics and read; they
+# only write redriven dead letters, draws and labels.
 allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
 # ragweir topics create lets the brokers stamp the records of some topics.
@@ -141,6 +141,7 @@ allow ragweir-operator DescribeConfigs --topic "$input" --topic __consumer_offse
 allow ragweir-operator Describe --topic __consumer_offsets --topic __transaction_state
 allow ragweir-operator Read --group "${prefix}redrive"
 allow ragweir-operator Write --transactional-id "${prefix}redrive-" --resource-pattern-type prefixed
+allow ragweir-operator Write --transactional-id "${prefix}labels-" --resource-pattern-type prefixed
 allow ragweir-operator Describe --group "$reader"
 # Replays by operators: all rights in the topics, groups and transactional ids of runs.
 allow ragweir-operator Write --topic "${prefix}run." --resource-pattern-type prefixed

@@ -290,6 +290,13 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
         guarded.command("operator", "explain", samples[0]["event_id"])
         assert "not_json of judge" in guarded.command("operator", "dead-letter", "list")
         guarded.command("operator", "dead-letter", "redrive")
+        drawing = {**guarded.variables("operator"), "RAGWEIR_LABELS__RANGE": "9999d"}
+        drawn = ragweir("labels", "draw", "--metric", "unsupported_risk", "--count", "2", **drawing)
+        assert drawn.returncode == 0, drawn.stderr
+        votes = guarded.folder / "votes.csv"
+        votes.write_text(f"event_id,value\n{samples[0]['event_id']},no\n")
+        guarded.command("operator", "labels", "import", votes)
+        guarded.command("operator", "labels", "report")
     for name in ("aggregate", "judge"):
         with guarded.service(name, **settings(None)) as again:
             eventually(lambda again=again: again.logged("state restored"), "it reads its own topic on the next start")
