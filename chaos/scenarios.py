@@ -33,8 +33,10 @@ NAIVE = "naive-faust"
 PARTITIONS = 2
 _PATIENCE_S = 40.0
 _TURN_S = 0.02
-_BACKLOG, _FEW = 6_000, 5
+_BACKLOG, _BATCHES = 500, 50
 """Events that take a worker some seconds, and a number of transactions after which they have several batches."""
+_TIMES = 5
+"""Number of rebalances, where one may pass without harm."""
 _READ_S = 1.0
 """Time within which an idle worker has read an event, in seconds."""
 _LIMIT_BYTES = 10_000
@@ -111,11 +113,16 @@ class Stage:
         partitions = [TopicPartition(self._topic, partition) for partition in range(PARTITIONS)]
         return sum(max(0, at.offset) for at in self._group.committed(partitions, timeout=2))
 
-    def rebalance(self) -> None:
-        """Join the group of evaluate until partitions are assigned, and leave it."""
+    def rebalance(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Join the group of evaluate until partitions are assigned, and leave it; call `meanwhile` at each turn."""
         other = Consumer({**self._member, "partition.assignment.strategy": "roundrobin", "session.timeout.ms": 6_000})
         other.subscribe([self._topic])
-        self.until(lambda: other.poll(_TURN_S) or other.assignment())
+
+        def is_assigned() -> object:
+            meanwhile()
+            return other.poll(_TURN_S) or other.assignment()
+
+        self.until(is_assigned)
         other.close()
 
     def commits(self, slot: Slot) -> int:
@@ -205,12 +212,14 @@ def rebalanced(stage: Stage) -> None:
 
 
 def rebalanced_under_a_backlog(stage: Stage) -> None:
-    """The same while a transaction of several batches is open."""
+    """The same while a transaction of several batches is open, several times, as not every moment shows a mistake."""
     slot = stage.slot()
     stage.warm_up(10)
+    commits = stage.commits(slot)
     stage.publish(_BACKLOG)
-    stage.until(lambda: stage.commits(slot) > _FEW)
-    stage.rebalance()
+    stage.until(lambda: stage.commits(slot) > commits)
+    for _ in range(_TIMES):
+        stage.rebalance(lambda: stage.publish(_BATCHES))
     stage.settle()
 
 

@@ -222,6 +222,7 @@ def test_a_broken_runtime_is_caught(plays: Plays, name: str) -> None:
     assert SCENARIOS[name].defect in plays[name, name].result()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", NAMES)
 def test_the_product_stands_what_catches_the_mutant(plays: Plays, name: str) -> None:
     """So that it is the mutant which is caught, and not the scenario."""
