@@ -341,9 +341,10 @@ def test_an_offset_beyond_the_end_is_rejected(prefix: str, single: Traffic, star
 
 def test_sigterm_under_load_ends_in_time_and_in_order(traffic: Traffic, start: Start) -> None:
     """A stop in the middle of a backlog takes less than ten seconds, gives status 0, and costs no event."""
-    traffic.publish(1_000)
+    traffic.publish(100)
     service = start(traffic, "--workers", "2")
     eventually(lambda: len(traffic.held()) == 2 and traffic.committed(), "both work")
+    traffic.publish(4_000)  # More than both do until they are told to stop.
     assert service.stop(within_s=10) == 0
     eventually(traffic.left, "work is left")
     assert len(service.logged("stopped")) == 2
