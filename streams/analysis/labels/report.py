@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from ragweir.metrics.people.agreement import Agreement, PeopleVerdict, agreement, kappa
@@ -257,6 +258,9 @@ class _Subject:
         if not made and isinstance(self.verdicts, VerdictsOfFile):
             times = self.verdicts.times(answers)
             return self.verdicts.whole(), min(times), max(times)
+        made.sort(key=lambda draw: draw.start)
+        if any(later.start < earlier.end for earlier, later in pairwise(made)):
+            self.notes.append(f"draws for {self.question} overlap in time, where events count once for each of them")
         frame = Frame()
         for each in made:
             frame = frame.plus(self.verdicts.frame(each))

@@ -193,6 +193,31 @@ def test_only_a_part_of_the_queue_is_labelled_yet() -> None:
     assert 0.06 < numbers(only)["people_rate"] < 0.14
 
 
+def test_draws_that_overlap_in_time_are_named() -> None:
+    """As two draws from one file do; those of days that follow each other are combined without a word."""
+    bad = {f"e{number}": False for number in range(400)}
+    made = [
+        drawn(
+            read(
+                [evaluation(number, 0.9, event_time=f"2026-11-{day}T10:00:00Z") for number in range(start, start + 9)]
+            ),
+            5,
+        )
+        for day, start in ((20, 0), (21, 100), (20, 200))
+    ]
+    queues = [
+        DrawnQueue(each.draw.model_copy(update={"id": str(number)}), each.answers) for number, each in enumerate(made)
+    ]
+    for those, notes in ((queues[:2], 0), (queues, 1)):
+        found = PeopleLabels()
+        for queue in those:
+            found.draws[queue.draw.id] = queue.draw
+            for answer in queue.answers:
+                draw_of = answer.draw.model_copy(update={"id": queue.draw.id})
+                found.add(label(answer.event_id, not bad[answer.event_id], draw=draw_of, judged=answer.judged))
+        assert len([each for each in report(found, [(QUESTION, [RISK])]).notes if "overlap in time" in each]) == notes
+
+
 def test_people_who_disagree_or_cannot_tell_widen_the_limits() -> None:
     lines = [evaluation(number, 0.9) for number in range(40)]
     found = PeopleLabels()
