@@ -67,9 +67,9 @@ class SimulatedDay:
 
     application: Ints
     bad: Flags
-    """What a first person says."""
+    """True for each answer that the first person calls bad."""
     second: Flags
-    """What a second person says."""
+    """True for each answer that the second person calls bad."""
     flagged: Flags
     """The judge's verdict, whether or not it is asked."""
     chance: Floats

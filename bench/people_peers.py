@@ -40,7 +40,7 @@ class LabelledRows(NamedTuple):
 
     flagged: Flags
     bad: Floats
-    """What people say; NaN for an answer without a label."""
+    """Labels: 1 for bad, 0 for good, NaN for an answer without one."""
     chance: Floats
     """Chance with which a judged answer was labelled."""
     share: float

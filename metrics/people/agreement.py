@@ -1,4 +1,4 @@
-"""How far a metric's verdicts agree with people's, estimated from labelled answers.
+"""The agreement of a metric's verdicts with people's, estimated from labelled answers.
 
 Labels are drawn within each verdict of the metric. The share of bad answers of each verdict has its own limits, and so
 has the share of events with the verdict; sensitivity (TPR), specificity (TNR) and the rate of bad answers that people

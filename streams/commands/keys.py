@@ -17,7 +17,7 @@ import typer
 
 _READ_BYTES = 256
 _SEQUENCES = {"[B": "down", "[6~": "down", "[A": "up", "[5~": "up"}
-"""What a terminal sends after ESC for arrow down, page down, arrow up and page up."""
+"""The names of keys by the codes that a terminal sends after ESC: arrows and pages, down and up."""
 _KEY = re.compile(r"\x1b([\[O][\d;]*[ -/]*[@-~])|.", re.DOTALL)
 _END_OF_INPUT = "\x04"
 """Ctrl-D, as a terminal sends it where lines are not edited."""

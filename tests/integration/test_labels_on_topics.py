@@ -120,7 +120,7 @@ def test_answers_are_drawn_rated_and_reported_on_topics(settings: Settings, tmp_
 
 
 def test_rating_that_is_killed_loses_and_doubles_no_label(settings: Settings) -> None:
-    """What the screen calls saved is on the topic, once for each key; the same command goes on."""
+    """Each label that the screen calls saved is on the topic once; the same command goes on."""
     evaluated(settings, range(60))
     assert ragweir(*command(settings, "labels", "draw", "--count", 30)).returncode == 0
     line = [sys.executable, "-m", "ragweir.streams.commands", *map(str, command(settings, "labels", "rate"))]

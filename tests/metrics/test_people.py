@@ -34,7 +34,7 @@ def verdicts(*counts: int, chance: float = 0.5) -> list[PeopleVerdict]:
 
 
 def test_answers_are_drawn_as_often_as_their_chances_say() -> None:
-    """Of 4,000 draws, each answer is in as many as its chance says, within five standard deviations."""
+    """Each answer is in as many of 4,000 draws as its chance says, within five standard deviations."""
     sizes = [1.0] * 20 + [3.0] * 10 + [7.5] * 5 + [400.0]
     expected = chances(sizes, 12)
     randomness, draws = Random(33), 2_000
@@ -205,7 +205,7 @@ def test_intervals_hold_the_truth_in_simulated_windows() -> None:
 def test_as_many_labels_as_planned_reach_the_width() -> None:
     """With the assumed shares of bad answers, simulated windows have intervals of the planned width.
 
-    Of a fifth of the events, which are flagged, half are bad; of the others a tenth.
+    A fifth of the events is flagged, and half of these are bad; a tenth of the others is.
     """
     bad, flagged = 0.2 * 0.5 + 0.8 * 0.1, 0.2
     kind = LabelledKind(bad, 0.2 * 0.5 / bad, 1 - flagged * 0.5 / (1 - bad), 0, events=20_000)

@@ -333,7 +333,7 @@ def test_a_window_without_sums_of_selected_events_is_read() -> None:
     ],
 )
 def test_the_golden_records_of_judge_and_people_are_read_and_written(record: str, model: type[RecordPart]) -> None:
-    """What waits, what is booked and what people said is read by every later version; no field is left out."""
+    """Every later version reads requests, bookings and labels; no field is left out."""
     read = model.model_validate_json(golden(record))
     assert encode(read) == golden(record)
     names = model.model_fields.keys() - model.omitted_values.keys()

@@ -30,7 +30,7 @@ _FINAL = ("judged", "failed")
 
 
 class Group(NamedTuple):
-    """What many events share."""
+    """Fields that many events share."""
 
     application: str | None
     dimensions: tuple[tuple[str, str], ...]

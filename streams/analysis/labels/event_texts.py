@@ -43,7 +43,7 @@ _identity = msgspec.json.Decoder(_Identity)
 class TextsAgent(EvaluateAgent):
     """Reads events as evaluate does and keeps the texts of some; it scores nothing.
 
-    Of several events of one id the first one with texts counts, as the later ones are duplicates.
+    The first event of an id that has texts counts, as later ones are duplicates.
 
     Args:
         config: how events are read.

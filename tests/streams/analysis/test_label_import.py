@@ -196,7 +196,7 @@ def event(number: int, **more: object) -> bytes:
 
 
 def test_an_event_is_found_by_its_id_else_its_span_else_as_the_last_of_its_trace() -> None:
-    """Of labels that name what is not there three are shown; the label has the event's time and dimensions."""
+    """Three labels of unknown events are shown; a known one has its event's time and dimensions."""
     rows = [
         {"event_id": "e1", "trace_id": "t", "value": "yes"},
         {"event_id": "s2", "span_id": "s2", "trace_id": "t", "value": "yes"},
