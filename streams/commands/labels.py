@@ -104,8 +104,6 @@ def draw(
     Without a file the evaluations of the last `labels.range` are read from their topic, from the end of the last draw
     of the question and application on, and the draw and its answers are written to `labels.draws`.
     """
-    if threshold is not None and metric is None:
-        raise typer.BadParameter("--threshold is for --metric; the settings have the threshold of a question's metric")
     if width is not None and count is not None:
         raise typer.BadParameter("--width chooses the number of answers; leave out --count")
     effective = settings()
@@ -174,8 +172,6 @@ def report(
     of the draw; of imported ones of the labelled answers alone. Answers about which people disagree or cannot tell
     widen the limits.
     """
-    if threshold is not None and metric is None:
-        raise typer.BadParameter("--threshold is for --metric; the settings have the threshold of a question's metric")
     effective = settings()
     asked = effective.labels.questions if question is None else (_question(effective, question),)
     chosen = [(each, _criteria(effective, each, metric, threshold)) for each in asked]
@@ -204,6 +200,8 @@ def _question(effective: Settings, name: str | None) -> Question:
 
 
 def _criteria(effective: Settings, asked: Question, metric: str | None, threshold: float | None) -> list[Criterion]:
+    if threshold is not None and metric is None:
+        raise typer.BadParameter("--threshold is for --metric; the settings have the threshold of a question's metric")
     catalogue = known_catalogue(effective).metrics
     found = criteria(asked, catalogue)
     if metric is None:
