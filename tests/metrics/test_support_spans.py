@@ -11,11 +11,13 @@ from ragweir.metrics.laws import corpus
 from ragweir.metrics.metric import Null, Value
 from ragweir.metrics.scores.grounding import (
     context_support,
+    date_support,
     explain_support,
+    number_support,
     unsupported_sentences,
     unsupported_words,
 )
-from ragweir.metrics.support_spans import SupportSpans, support_spans
+from ragweir.metrics.support_spans import SentenceSpan, SupportSpans, support_spans
 from ragweir.metrics.unavailable import Unavailable
 from ragweir.metrics.view import TextLimits, View, example
 from ragweir.schemas.interaction import Interaction
@@ -75,8 +77,45 @@ def test_an_event_without_contexts_has_none_and_an_absent_text_raises() -> None:
     assert not without_question.sentences[0].unsupported[0].in_query
 
 
+def test_values_that_differ_are_named_with_those_of_the_nearest_passage() -> None:
+    """Numbers, dates and times are compared by value, whatever their notation."""
+    contexts = [
+        {"text": "The fee of 123,456 euros is due on 9 December 2025 at 5 pm, since 2 years."},
+        {"text": "Nothing else."},
+    ]
+    response = "The fee of 123,451 euros is due on 2025-12-09. The fee of 123456.00 euros is due at 6 pm. Else 7."
+    found = spans_of(example(contexts=contexts, response=response))
+    assert [
+        ([response[value.start : value.stop] for value in each.values], each.instead) for each in found.sentences
+    ] == [
+        (["123,451"], ("2",)),
+        (["6 pm"], ("5 pm",)),
+        (["7"], ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "sentences"),
+    [
+        ("Take 30 days [1]. Call us [2, 3].", ["Take 30 days [1].", "Call us [2, 3]."]),
+        ("Take 30 days. [1] [2] Call us. [3]", ["Take 30 days. [1] [2]", "Call us. [3]"]),
+        ("[1] Take 30 days.\n\n[4]", ["[1] Take 30 days.\n\n[4]"]),
+        ("期限为九十天。[1]请致电我们。", ["期限为九十天。[1]", "请致电我们。"]),
+    ],
+)
+def test_a_sentence_has_the_citation_marks_behind_it(response: str, sentences: list[str]) -> None:
+    """Also those behind its full stop, as many models write them."""
+    found = spans_of(example(contexts=RETURNS, response=response))
+    assert [response[each.start : each.stop] for each in found.sentences] == sentences
+
+
 def _number(value: Value) -> Value:
     return 0.0 if isinstance(value, Null) else value
+
+
+def _inner(sentence: SentenceSpan) -> Iterator[tuple[int, int]]:
+    yield from ((word.start, word.stop) for word in sentence.unsupported)
+    yield from ((value.start, value.stop) for value in sentence.values)
 
 
 def breaches(view: View) -> Iterator[str]:
@@ -93,13 +132,21 @@ def breaches(view: View) -> Iterator[str]:
         unsupported_words: len({word.stem for word in words if not word.in_query}),
         unsupported_sentences: sum(each.is_weak for each in with_stems) / len(with_stems) if with_stems else 0.0,
     }
+    for metric, kinds, values in (
+        (number_support, "N", view.response.numbers),
+        (date_support, "DT", view.response.dates | view.response.times),
+    ):
+        differing = {value.token for each in sentences for value in each.values if value.kind in kinds}
+        expected[metric] = (len(values) - len(differing)) / len(values) if values else 0.0
+    if tuple(number for mark in found.citations for number in mark.numbers) != view.response.citations:
+        yield "citations"
     yield from (metric.__name__ for metric, value in expected.items() if _number(metric(view)) != value)
     if explain_support(view) != tuple(token[:40] for token in list(dict.fromkeys(w.token for w in words))[:20]):
         yield "explain_support"
     places = [place for each in sentences for place in (each.start, each.stop)]
     if places != sorted(places) or any(not text[each.start : each.stop].strip() for each in sentences):
         yield "places of sentences"
-    if any(not each.start <= word.start < word.stop <= each.stop for each in sentences for word in each.unsupported):
+    if any(not each.start <= start < stop <= each.stop for each in sentences for start, stop in _inner(each)):
         yield "places of words"
 
 
@@ -122,3 +169,21 @@ def test_the_metrics_follow_from_the_spans_of_any_text(response: str, contexts: 
     """Any Unicode has spans within its text."""
     fields = {"query": response[::2], "response": response, "contexts": [{"text": text} for text in contexts]}
     assert list(breaches(View(Interaction.model_validate({"event_id": "1", **fields})))) == []
+
+
+PIECES = """
+    30 30.0 1,208 2025-12-09 5 pm 9 December 2025 fee fees returns Lyon of the . ! [1] [2,3] [99] e.g. 期限九十天
+    。 مدة ١٢ \u202e (
+""".split()
+pieces = st.lists(st.sampled_from([*PIECES, "\n", "  "]), max_size=30).map(" ".join)
+
+
+@settings(max_examples=200)
+@given(pieces, pieces, st.lists(pieces, max_size=4))
+def test_the_metrics_follow_from_the_spans_of_words_values_and_marks(
+    query: str, response: str, contexts: list[str]
+) -> None:
+    """Texts of what sentences are made of, in any order, with and without limits that cut them."""
+    fields = {"query": query, "response": response, "contexts": [{"text": text} for text in contexts]}
+    for limits in (TextLimits(), TextLimits(max_tokens=9)):
+        assert list(breaches(View(Interaction.model_validate({"event_id": "1", **fields}), limits))) == []
