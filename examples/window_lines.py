@@ -83,8 +83,8 @@ class WindowLines(Projection):
             self._counts["ragweir_window_lines_total", "unreadable"] += 1
 
     @override
-    def flush(self, now_s: float) -> None:
-        if self._file is not None and self._lines:
+    def flush(self, now_s: float, *, caught_up: bool) -> None:
+        if caught_up and self._file is not None and self._lines:
             self._file.writelines(self._lines.values())
             self._file.flush()
             self._counts["ragweir_window_lines_total", "written"] += len(self._lines)

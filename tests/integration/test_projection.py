@@ -6,14 +6,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from commands import ROOT, environment, program, ragweir
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from conftest import SharedBroker, create_topic, produce, read_to_end
@@ -44,6 +44,8 @@ class Recording(Projection):
     def __init__(self, *failures: str) -> None:
         self.calls: list[str] = []
         self.records: list[Record] = []
+        self.offsets: dict[str, Mapping[int, int]] = {}
+        self.ids: dict[str, str] = {}
         self._failures = failures
 
     def _call(self, name: str) -> None:
@@ -66,14 +68,19 @@ class Recording(Projection):
         self._call("open")
 
     @override
+    def resume(self, topic: str, topic_id: str) -> Mapping[int, int]:
+        self.ids[topic] = topic_id
+        return self.offsets.get(topic, {})
+
+    @override
     def take(self, record: Record) -> None:
         self.records.append(record)
         self._call("take")
 
     @override
-    def flush(self, now_s: float) -> None:
+    def flush(self, now_s: float, *, caught_up: bool) -> None:
         assert abs(now_s - time.time()) < _PATIENCE_S
-        self._call("flush")
+        self._call("flush" if caught_up else "flush behind")
 
     @override
     def drain_metrics(self) -> Measurements:
@@ -114,7 +121,7 @@ def topics(kafka: SharedBroker, prefix: str) -> tuple[str, str]:
 
 
 def test_the_lifecycle(kafka: SharedBroker, prefix: str, topics: tuple[str, str]) -> None:
-    """Nothing is flushed before every partition of every topic was read to its end; then after each batch, also empty.
+    """It is caught up once every partition of every topic was read to its end; then each batch is flushed, also empty.
 
     Records written before `since_s` are not read, and each partition's records arrive in their order.
     """
@@ -142,6 +149,7 @@ def test_the_lifecycle(kafka: SharedBroker, prefix: str, topics: tuple[str, str]
     first = calls.index("flush")
     assert calls[:first].count("take") == 3_001, "all that there was is taken before the first flush"
     assert calls[:first].count("drain") >= 3, "metrics are drained after each batch from the start"
+    assert "flush behind" in calls[:first], "what was taken so far can be stored"
     assert calls[first:-1] == ["flush", "drain"] * 4, "empty batches are flushed and drained"
     assert list(dict.fromkeys(health)) == ["starting", "reading", ""], "it is ready once it flushes"
     assert run.health.not_ready == "stopped"
@@ -154,6 +162,22 @@ def test_the_lifecycle(kafka: SharedBroker, prefix: str, topics: tuple[str, str]
     assert sample("ragweir_windows_shown_total", {"window": "1m"}) == calls.count("drain")
     assert sample("ragweir_open_window_bytes") == 42
     assert sample("ragweir_broker_up") == 1
+
+
+def test_it_resumes_where_the_projection_was(kafka: SharedBroker, prefix: str, topics: tuple[str, str]) -> None:
+    """A partition is read from the offset that the projection gives; one past the end is read as without it."""
+    windows, evaluations = topics
+    for topic in topics:
+        for partition in range(2):
+            produce(kafka.bootstrap, topic, [b"0", b"1", b"2"], partition=partition)
+    projection = Recording()
+    projection.offsets = {windows: {0: 2, 1: 3}, evaluations: {1: 1_000}}
+    Run(kafka, prefix, projection).until(lambda: "flush" in projection.calls)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    described = admin.describe_topics(TopicCollection([*topics]))
+    assert projection.ids == {topic: str(future.result(30).topic_id) for topic, future in described.items()}
+    found = sorted((record.topic, record.partition, record.offset) for record in projection.records)
+    assert found == [(evaluations, each, offset) for each in range(2) for offset in range(3)] + [(windows, 0, 2)]
 
 
 def test_a_grown_topic_needs_a_new_process(kafka: SharedBroker, prefix: str, topics: tuple[str, str]) -> None:

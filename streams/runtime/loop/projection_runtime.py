@@ -19,6 +19,7 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import TopicPartition
 from ragweir.streams.runtime.recovery.offsets import ask_until_answered
+from ragweir.streams.runtime.recovery.topic_identity import TopicIdentity
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -28,6 +29,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _BATCH = 1_000
 _BATCH_SECONDS = 0.2
 _CALL_SECONDS = 1.0
+_FLUSH_SECONDS = 1.0
+"""Time between two flushes until all partitions were read to their ends."""
 _REFRESH_SECONDS = 5.0
 """Time between two updates of the lag."""
 
@@ -59,8 +62,9 @@ class ProjectionRuntime:
         """The partitions that have not been read to their end once."""
         self._consumed: dict[TopicPartition, int] = {}
         """The next offset to read of each partition."""
-        self._refresh_at = 0.0
+        self._flush_at = self._refresh_at = 0.0
         self._connection = Connection()
+        self._identity = TopicIdentity(settings, tuple(partitions), self._connection, health.alive, stopped)
         self._consumer = build(
             Consumer,
             {
@@ -93,18 +97,40 @@ class ProjectionRuntime:
                 self._consumer.close()
 
     def _starts(self) -> list[PartitionOffset]:
+        """Return where each partition is read from: where the projection resumes, else `since_s` back."""
+        versions = self._identity.learn(self._partitions)
+        resumed = [
+            PartitionOffset(topic, partition, offset)
+            for topic, version in versions.items()
+            for partition, offset in self._projection.resume(topic, version.id).items()
+            if (topic, partition) in self._unread
+        ]
+        starts = [start for at in resumed if (start := self._resumed(at)) is not None]
+        rest = self._unread - {(start.topic, start.partition) for start in starts}
         since_ms = round(max(0.0, machine.time() - self._projection.since_s) * 1000)
-        wanted = [PartitionOffset(*partition, since_ms) for partition in sorted(self._unread)]
-        return ask_until_answered(
-            lambda timeout: self._consumer.offsets_for_times(wanted, timeout=timeout), self._stopped
+        wanted = [PartitionOffset(*partition, since_ms) for partition in sorted(rest)]
+        return starts + ask_until_answered(
+            lambda timeout: self._consumer.offsets_for_times(wanted, timeout=timeout) if wanted else [], self._stopped
         )
+
+    def _resumed(self, at: PartitionOffset) -> PartitionOffset | None:
+        """Return the first offset that is left from this one on; None if the partition ends before it."""
+        low, high = ask_until_answered(
+            lambda timeout: self._consumer.get_watermark_offsets(at, timeout=timeout), self._stopped
+        )
+        if at.offset > high:
+            log.warning("a partition is shorter than before", topic=at.topic, partition=at.partition)
+            return None
+        return PartitionOffset(at.topic, at.partition, max(at.offset, low))
 
     def _process_batch(self) -> None:
         self._health.alive()
         for message in self._consumer.consume(_BATCH, _BATCH_SECONDS):
             self._receive(message)
-        if not self._unread:
-            self._projection.flush(machine.time())
+        caught_up = not self._unread
+        if caught_up or machine.monotonic() >= self._flush_at:
+            self._flush_at = machine.monotonic() + _FLUSH_SECONDS
+            self._projection.flush(machine.time(), caught_up=caught_up)
         self._telemetry.add(self._projection.drain_metrics())
         reading = f"reading {len(self._unread)} partitions" if self._unread else ""
         show_broker(self._connection, self._telemetry, self._health, reading)
@@ -129,7 +155,7 @@ class ProjectionRuntime:
             log.warning("consumer error", reason=error.str(), code=error.name())
 
     def _refresh(self) -> None:
-        """Detect that a lost broker is back and that a topic has grown; update the lag."""
+        """Detect that a lost broker is back, and that a topic has grown or is another; update the lag."""
         for topic, number in self._partitions.items():
             try:
                 found = self._consumer.list_topics(topic, timeout=_CALL_SECONDS).topics
@@ -138,6 +164,8 @@ class ProjectionRuntime:
             self._connection.on_answer()
             if len(found[topic].partitions) > number:
                 raise RestartRequired(f"{topic} has more partitions than before; starting anew to read them all")
+        if changed := self._identity.changed():
+            raise RestartRequired(f"{min(changed)} was created again; starting anew to read it from its start")
         for partition, consumed in self._consumed.items():
             _, high = self._consumer.get_watermark_offsets(PartitionOffset(*partition), cached=True)
             self._telemetry.set("ragweir_lag", max(0, high - consumed), partition[0], str(partition[1]))

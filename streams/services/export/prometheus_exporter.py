@@ -54,8 +54,8 @@ class PrometheusExporter(Projection):
         self._merger.take(record.key, record.value, written_s)
 
     @override
-    def flush(self, now_s: float) -> None:
-        if closed := self._merger.advance(now_s):
+    def flush(self, now_s: float, *, caught_up: bool) -> None:
+        if caught_up and (closed := self._merger.advance(now_s)):
             self._exposition.show(closed.values())
             for size, window in closed.items():
                 name = "ragweir_windows_revised_total" if window.revised else "ragweir_windows_shown_total"

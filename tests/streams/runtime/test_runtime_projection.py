@@ -1,6 +1,6 @@
 """A projection reads its topics from where it needs them, to their ends and on, and commits nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, Message
@@ -26,16 +26,23 @@ class Collecting(Projection):
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
-        self.flushed: list[int] = []
+        self.flushed: list[tuple[int, bool]] = []
+        self.offsets: Mapping[int, int] = {}
+        self.asked: list[tuple[str, str]] = []
         self.closed = False
+
+    @override
+    def resume(self, topic: str, topic_id: str) -> Mapping[int, int]:
+        self.asked.append((topic, topic_id))
+        return self.offsets
 
     @override
     def take(self, record: Record) -> None:
         self.values.append(record.value)
 
     @override
-    def flush(self, now_s: float) -> None:
-        self.flushed.append(len(self.values))
+    def flush(self, now_s: float, *, caught_up: bool) -> None:
+        self.flushed.append((len(self.values), caught_up))
 
     @override
     def drain_metrics(self) -> Measurements:
@@ -52,14 +59,14 @@ def project(world: World, projection: Projection, conditions: Sequence[Condition
     ProjectionRuntime(settings, projection, {WINDOWS: partitions}, world.telemetry, world.health, stopped).run()
 
 
-def test_nothing_is_flushed_before_all_partitions_were_read(world: World) -> None:
+def test_it_is_caught_up_once_all_partitions_were_read(world: World) -> None:
     world.cluster.create(WINDOWS, 2)
     for partition in (0, 1):
         world.cluster.produce(WINDOWS, b"1", b"2", partition=partition)
     projection = Collecting()
-    project(world, projection, [lambda: len(projection.flushed) > 2, after(5.0)], 2)
+    project(world, projection, [lambda: len(projection.flushed) > 5, after(5.0)], 2)
     assert sorted(projection.values, key=str) == [b"1", b"1", b"2", b"2"]
-    assert set(projection.flushed) == {4}
+    assert {taken for taken, caught_up in projection.flushed if caught_up} == {4}
     assert projection.closed
     assert world.health.not_ready == "stopped"
     assert world.sample("ragweir_lag", topic=WINDOWS, partition="1") == 0
@@ -75,8 +82,73 @@ def test_it_reads_only_what_is_newer_than_it_needs(world: World) -> None:
     world.clocks.sleep(10)
     projection = Collecting()
     projection.since_s = 100.0
-    project(world, projection, [lambda: projection.flushed])
+    project(world, projection, [lambda: (1, True) in projection.flushed])
     assert projection.values == [b"new"]
+
+
+def test_it_is_flushed_every_second_while_it_catches_up(world: World) -> None:
+    """A long first reading stores how far it has come, so that a restart goes on from there."""
+    world.cluster.create(WINDOWS)
+    world.cluster.produce(WINDOWS, *[b"%d" % number for number in range(5_000)])
+    projection = Collecting()
+
+    def take(record: Record) -> None:
+        Collecting.take(projection, record)
+        if record.offset % 1_000 == 999:
+            world.clocks.sleep(1.5)
+
+    projection.take = take  # type: ignore[method-assign]
+    project(world, projection, [lambda: (5_000, True) in projection.flushed])
+    behind = [taken for taken, caught_up in projection.flushed if not caught_up]
+    assert behind == sorted(behind)
+    assert set(behind) >= {1_000, 2_000, 3_000, 4_000}, projection.flushed[:8]
+
+
+@pytest.mark.parametrize(
+    ("offset", "read"),
+    [(1, [b"1", b"2", b"3"]), (4, []), (0, [b"0", b"1", b"2", b"3"]), (5, [b"3"])],
+    ids=["within", "end", "start", "beyond"],
+)
+def test_it_resumes_where_the_projection_was(world: World, offset: int, read: list[bytes]) -> None:
+    """The offset of one partition holds however old its record is; others start `since_s` back, as all did before."""
+    world.cluster.create(WINDOWS, 2)
+    for partition in (0, 1):
+        world.cluster.produce(WINDOWS, b"0", b"1", b"2", partition=partition)
+    world.clocks.sleep(1_000)
+    for partition in (0, 1):
+        world.cluster.produce(WINDOWS, b"3", partition=partition)
+    projection = Collecting()
+    projection.since_s, projection.offsets = 100.0, {0: offset, 7: 0}
+    project(world, projection, [lambda: any(caught_up for _, caught_up in projection.flushed)], 2)
+    assert projection.asked == [(WINDOWS, world.cluster.topics[WINDOWS].id)]
+    assert sorted(projection.values, key=str) == sorted([*read, b"3"], key=str)
+
+
+def test_offsets_that_retention_has_passed_resume_at_the_first_record_that_is_left(world: World) -> None:
+    world.cluster.create(WINDOWS)
+    world.cluster.produce(WINDOWS, b"0", b"1", b"2")
+    world.cluster.topics[WINDOWS].logs[0].start = 2
+    projection = Collecting()
+    projection.offsets = {0: 1}
+    project(world, projection, [lambda: any(caught_up for _, caught_up in projection.flushed)])
+    assert projection.values == [b"2"]
+
+
+def test_a_topic_that_was_created_again_needs_a_new_process(world: World) -> None:
+    """Its offsets belong to the deleted topic: the next process names the new id to `resume`."""
+    world.cluster.create(WINDOWS)
+    projection = Collecting()
+
+    def create_again() -> None:
+        world.cluster.delete(WINDOWS)
+        world.cluster.create(WINDOWS)
+
+    world.clocks.after(3.0, create_again)
+    with pytest.raises(RestartRequired, match=r"rag.windows was created again"):
+        project(world, projection, [lambda: False])
+    project(world, projection, [lambda: any(caught_up for _, caught_up in projection.flushed)])
+    assert len(set(projection.asked)) == 2
+    assert projection.asked[1] == (WINDOWS, world.cluster.topics[WINDOWS].id)
 
 
 def test_what_is_open_or_aborted_is_not_read(world: World) -> None:
@@ -92,7 +164,7 @@ def test_what_is_open_or_aborted_is_not_read(world: World) -> None:
     producer.produce(WINDOWS, b"open")
     producer.poll(0)
     projection = Collecting()
-    project(world, projection, [lambda: projection.flushed])
+    project(world, projection, [lambda: (1, True) in projection.flushed])
     assert projection.values == [b"committed"]
 
 
