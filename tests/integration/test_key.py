@@ -402,6 +402,11 @@ def test_a_source_that_is_deleted_holds_the_others_for_seconds_and_is_read_again
     assert first.sample(f'ragweir_topic_missing{{topic="{spans}"}}') == 0
     assert f"there is no topic {logs}" in ragweir("doctor", **deployed.variables).stdout.decode()
     deployed.restart(1)
+    # A worker that starts after the topic is there again does not know that it was missing.
+    eventually(
+        lambda: deployed.workers[1].sample(f'ragweir_topic_missing{{topic="{logs}"}}', slot=1) == 1,
+        "so does the new one",
+    )
     produce(deployed.bootstrap, spans, [traces((2, 2))], partition=1)
     deployed.catch_up()
     create_topic(deployed.bootstrap, logs, partitions, {"message.timestamp.type": "LogAppendTime"})
