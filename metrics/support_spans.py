@@ -138,7 +138,9 @@ def support_spans(view: View) -> SupportSpans | None:
     passages = [(place, view.contexts[place].stems) for place in view.texts.passages]
     stated: dict[int, tuple[ValueSpan, ...]] = {}
     sentences = []
-    for (first, last), place, stems in zip(answer.sentences, _places(answer), answer.sentence_stems, strict=True):
+    for (first, last), place, stems in zip(
+        answer.sentences, sentence_places(answer), answer.sentence_stems, strict=True
+    ):
         span = slice(first, last)
         words = zip(answer.spans[span], answer.tokens[span], answer.token_stems[span], strict=True)
         lacking = tuple(
@@ -184,7 +186,7 @@ def _citations(text: str) -> Iterator[CitationSpan]:
         yield CitationSpan(*mark.span(), tuple(map(int, _DIGITS.findall(mark[0]))))
 
 
-def _places(text: Text) -> Iterator[tuple[int, int]]:
+def sentence_places(text: Text) -> Iterator[tuple[int, int]]:
     """Yield the start and stop of each sentence, with the signs beside it: up to the first white space between two.
 
     Citation marks behind it belong to it, also after white space.

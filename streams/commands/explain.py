@@ -14,7 +14,8 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import duration_s
 from ragweir.streams.analysis.dead_letters.letters import shown
-from ragweir.streams.analysis.evidence import evidence_data, text_data
+from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules, answer_evidence, evidence_data
+from ragweir.streams.analysis.evidence.support_evidence import text_data
 from ragweir.streams.analysis.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
 from ragweir.streams.analysis.originals import Original, in_evaluation, in_files, in_kafka, located
 from ragweir.streams.analysis.traces.story import TraceStory
@@ -24,7 +25,6 @@ from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.screens.story import StoryScreen, place, redriven_from, searched
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.text.terminal import printable, printable_json
-from ragweir.streams.services.shared.from_settings import known_catalogue
 from ragweir.streams.services.shared.routing_rows import shipped_selection
 from ragweir.streams.settings import Settings
 
@@ -107,19 +107,18 @@ def explain(
     with_evidence = not text if evidence is None else evidence
     if with_text or with_evidence:
         story.original = _original(story, effective, file, events, asked=bool(text or evidence))
-    catalogue = known_catalogue(effective).metrics
+    rules = EvidenceRules.of(effective)
     if as_json:
-        shown_texts = _texts(story.original, effective, text=with_text, evidence=with_evidence)
-        data = orjson.dumps(_data(story, catalogue) | shown_texts, option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
+        shown_texts = _texts(story, rules, text=with_text, evidence=with_evidence)
+        data = orjson.dumps(_data(story, rules.catalogue) | shown_texts, option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
         typer.echo(printable_json(data))
     else:
         shipped = shipped_selection(effective.routing)
         screen = StoryScreen(
             out,
-            catalogue,
+            rules,
             effective.windows,
             shipped=shipped,
-            limits=effective.limits.view,
             text=with_text,
             evidence=with_evidence,
         )
@@ -144,13 +143,14 @@ def _original(
     return in_evaluation(evaluation) or (Original(None, "", missing) if asked else None)
 
 
-def _texts(original: Original | None, effective: Settings, *, text: bool, evidence: bool) -> dict[str, Any]:
-    if original is None:
+def _texts(story: Story, rules: EvidenceRules, *, text: bool, evidence: bool) -> dict[str, Any]:
+    original = story.original
+    if original is None or story.evaluation is None:
         return {}
     if (event := original.interaction) is None:
         return {"text": None, "text_missing": original.why}
     texts: dict[str, Any] = {"text": {"at": original.place, **text_data(event)}} if text else {}
-    return texts | ({"evidence": evidence_data(event, effective.limits.view)} if evidence else {})
+    return texts | ({"evidence": evidence_data(answer_evidence(story.evaluation, original, rules))} if evidence else {})
 
 
 def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:

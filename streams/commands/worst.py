@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 from pathlib import Path
 
-from ragweir.metrics.view import TextLimits
+from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.analysis.evidence import evidence_of, unsupported
+from ragweir.streams.analysis.evidence.support_evidence import evidence_of, unsupported
 from ragweir.streams.analysis.originals import located
 from ragweir.streams.commands.app import shared_flags
 from ragweir.streams.commands.scored_files import ScoredFiles
@@ -107,7 +107,7 @@ class WorstAnswers:
 
 def _evidence(event: Interaction, limits: TextLimits) -> Iterator[str]:
     """Yield the words of an answer that no passage has, and the passage nearest to its weakest sentence."""
-    spans = evidence_of(event, limits).spans
+    spans = evidence_of(View(event, limits)).spans
     if spans is None or not (weakest := spans.weakest):
         return
     own, asked = unsupported((word for each in spans.sentences for word in each.unsupported), spans.text)

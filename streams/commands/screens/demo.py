@@ -19,6 +19,7 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules, answer_evidence
 from ragweir.streams.analysis.explain import TopicSearch
 from ragweir.streams.analysis.originals import in_kafka
 from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary, decimal, estimated, judge_outcome
@@ -255,7 +256,8 @@ def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None
     if story.evaluation is None:
         return
     _head(terminal, "The worst answer", f"as `ragweir explain {_short(event_id)} --text --evidence` shows it")
-    TextScreen(terminal, settings.limits.view).show(in_kafka(settings, story.evaluation, story.source))
+    original = in_kafka(settings, story.evaluation, story.source)
+    TextScreen(terminal).show(answer_evidence(story.evaluation, original, EvidenceRules.of(settings)))
     terminal.print("`ragweir explain` alone shows its scores, how it was selected, the judge's words and its windows.")
 
 

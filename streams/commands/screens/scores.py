@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from rich.text import Text
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.analysis.dead_letters.letters import shown
+from ragweir.streams.analysis.evidence.score_groups import nulls_by_reason
 from ragweir.streams.runtime.text.terminal import Terminal
 
 DIRECTIONS = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
@@ -37,21 +37,24 @@ class ScoreScreen:
         """Print the values in the order of the catalogue, then the metrics without one by their reasons."""
         values: dict[str, float | str | None] = {**evaluation.scores, **evaluation.categories}
         order = {name: number for number, name in enumerate(self.catalogue)}
-        missing: defaultdict[str, list[str]] = defaultdict(list)
         self.terminal.say("\nScores", "bold underline")
         for name in sorted(values, key=lambda each: order.get(each, len(order))):
             value = values[name]
-            if self.metrics is not None and name not in self.metrics:
-                continue
-            if value is None:
-                missing[evaluation.reasons.get(name, "no reason is given")].append(name)
-            else:
+            if value is not None and self._has(name):
                 self._score(name, value, evaluation)
+        missing = {
+            reason: kept
+            for reason, names in nulls_by_reason(evaluation).items()
+            if (kept := [*filter(self._has, names)])
+        }
         if missing:
             self.terminal.say("\nNot computed", "bold underline")
         for reason, names in missing.items():
             self.terminal.say(f"  {shown(reason)}:")
             self._indented(", ".join(map(shown, names)), "dim")
+
+    def _has(self, name: str) -> bool:
+        return self.metrics is None or name in self.metrics
 
     def _score(self, name: str, value: float | str, evaluation: Evaluation) -> None:
         metric = self.catalogue.get(name)

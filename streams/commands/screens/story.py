@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from ragweir.metrics.metric import Metric
-from ragweir.metrics.view import TextLimits
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.analysis.dead_letters.letters import Letter, position, shown
+from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules, answer_evidence
 from ragweir.streams.analysis.explain import Searched, Story
 from ragweir.streams.commands.screens.routing import routing_lines
 from ragweir.streams.commands.screens.scores import ScoreScreen
@@ -20,7 +19,6 @@ from ragweir.streams.runtime.text.terminal import Terminal, printable, record_ti
 from ragweir.streams.services.shared.routing_rows import Selection
 from ragweir.streams.settings import WindowSettings
 
-_LIMITS = TextLimits()
 _MAX_REASON = 400
 """Characters of a judge's reason that are shown."""
 
@@ -49,21 +47,19 @@ class StoryScreen:
 
     Args:
         terminal: the console to print on.
-        catalogue: the metrics by name.
+        rules: the metrics, and the bounds by which answers are shown.
         windows: the settings of the windows.
         metrics: the metrics to show; all, and those that have no value, by default.
         shipped: the routing row of applications without one; None shows no rows.
-        limits: the limits on texts by which metrics read them.
         text: true to show the texts of an event that was read again.
         evidence: true to show its evidence.
     """
 
     terminal: Terminal
-    catalogue: Mapping[str, Metric]
+    rules: EvidenceRules
     windows: WindowSettings
     metrics: Collection[str] | None = None
     shipped: Selection | None = None
-    limits: TextLimits = _LIMITS
     text: bool = True
     evidence: bool = True
 
@@ -76,10 +72,12 @@ class StoryScreen:
         if story.evaluation is None:
             say("It was not evaluated, as far as was searched.")
         else:
+            found = answer_evidence(story.evaluation, original, self.rules)
+            say(found.verdict.text)
             self._origin(story, story.evaluation)
-            if story.original is not None:
-                TextScreen(self.terminal, self.limits, self.text, self.evidence).show(story.original)
-            ScoreScreen(self.terminal, self.catalogue, self.metrics).show(story.evaluation)
+            if original is not None:
+                TextScreen(self.terminal, self.text, self.evidence).show(found)
+            ScoreScreen(self.terminal, self.rules.catalogue, self.metrics).show(story.evaluation)
             self._judge(story, story.evaluation)
             self._windows(story)
         if story.trace is not None:

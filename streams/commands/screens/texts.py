@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from rich.padding import Padding
 from rich.text import Text
 
-from ragweir.metrics.support_spans import SentenceSpan
-from ragweir.metrics.view import TextLimits
 from ragweir.schemas.interaction import Context, Interaction
-from ragweir.streams.analysis.evidence import (
+from ragweir.streams.analysis.evidence.answer_evidence import AnswerEvidence, AnswerTexts
+from ragweir.streams.analysis.evidence.answer_sentences import ShownSentence
+from ragweir.streams.analysis.evidence.support_evidence import (
     MAX_PASSAGE,
     MAX_PASSAGES,
     MAX_SENTENCE,
     MAX_SENTENCES,
     MAX_TEXT,
     cut,
-    evidence_of,
-    unsupported,
 )
-from ragweir.streams.analysis.originals import Original
 from ragweir.streams.runtime.text.terminal import Terminal, printable
 
 
@@ -30,25 +27,23 @@ class TextScreen:
 
     Args:
         terminal: the console to print on.
-        limits: the limits on texts by which metrics read them.
         text: true to show the texts.
         evidence: true to show the evidence.
     """
 
     terminal: Terminal
-    limits: TextLimits
     text: bool = True
     evidence: bool = True
 
-    def show(self, original: Original) -> None:
+    def show(self, found: AnswerEvidence) -> None:
         """Print what is asked for of an event that was read again, or why it could not be read."""
-        if (event := original.interaction) is None:
-            self.terminal.say(f"\nThe text is not shown: {printable(original.why, None)}")
+        if (texts := found.texts) is None:
+            self.terminal.say(f"\nThe text is not shown: {printable(found.why, None)}")
             return
         if self.text:
-            self._texts(event)
+            self._texts(texts.event)
         if self.evidence:
-            self._evidence(event)
+            self._evidence(texts)
 
     def _texts(self, event: Interaction) -> None:
         say = self.terminal.say
@@ -64,34 +59,40 @@ class TextScreen:
         if contexts and len(contexts) > MAX_PASSAGES:
             say(f"    and {len(contexts) - MAX_PASSAGES} more")
 
-    def _evidence(self, event: Interaction) -> None:
-        say, found = self.terminal.say, evidence_of(event, self.limits)
+    def _evidence(self, texts: AnswerTexts) -> None:
+        say = self.terminal.say
         say("\nEvidence", "bold underline")
-        if (spans := found.spans) is None:
-            say(f"  none: {found.why}")
+        if texts.support.spans is None:
+            say(f"  none: {texts.support.why}")
             return
-        weakest = spans.weakest
+        weakest = texts.weakest
         if not weakest:
             say("  every content word of the answer occurs in a passage")
             return
-        lacking = f"{len(weakest)} of {len(spans.sentences)} sentences have words in no passage"
+        lacking = f"{len(weakest)} of {len(texts.sentences)} sentences have words in no passage"
         say(f"  {lacking}, the weakest first")
         for sentence in weakest[:MAX_SENTENCES]:
-            self._sentence(sentence, spans.text, event.contexts or ())
+            self._sentence(sentence, texts.event.contexts or ())
         if len(weakest) > MAX_SENTENCES:
             say(f"  and {len(weakest) - MAX_SENTENCES} more")
 
-    def _sentence(self, sentence: SentenceSpan, text: str, contexts: tuple[Context, ...]) -> None:
-        self._indented(cut(text[sentence.start : sentence.stop], MAX_SENTENCE), "bold", 2)
-        own, asked = unsupported(sentence.unsupported, text)
-        for what, words in (("in no passage", own), ("in the question alone", asked)):
+    def _sentence(self, sentence: ShownSentence, contexts: tuple[Context, ...]) -> None:
+        self._indented(cut(sentence.text, MAX_SENTENCE), "bold", 2)
+        for what, words in (
+            ("in no passage", sentence.in_no_passage),
+            ("in the question alone", sentence.in_query_alone),
+        ):
             if words:
                 self._indented(f"{what}: {', '.join(words)}", "yellow")
         if sentence.passage is None:
             self._indented("no passage shares a word with it", "dim")
         else:
-            nearest = cut(contexts[sentence.passage].text or "", MAX_SENTENCE)
-            self._indented(f"nearest passage, {sentence.passage + 1}: {nearest}", "dim")
+            nearest = cut(contexts[sentence.passage - 1].text or "", MAX_SENTENCE)
+            self._indented(f"nearest passage, {sentence.passage}: {nearest}", "dim")
+        if sentence.instead:
+            self._indented(f"which has {', '.join(sentence.instead)} and not {', '.join(sentence.differing)}", "yellow")
+        if sentence.cited:
+            self._indented(f"cites passage {', '.join(map(str, sentence.cited))}", "dim")
 
     def _indented(self, text: str, style: str = "", left: int = 6) -> None:
         self.terminal.print(Padding(Text(text, style), (0, 0, 0, left)))

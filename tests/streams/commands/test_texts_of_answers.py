@@ -88,7 +88,9 @@ def test_the_texts_are_shown_while_the_scored_file_is_there(tmp_path: Path) -> N
     scored({**RETURNS, "event_id": "first", "response": "Call us."}, RETURNS)
     printed = explained("returns")
     assert printed.startswith("Event returns, line 2 of answers.jsonl\n")
+    assert printed.splitlines()[1] == "1 number occurs in no passage; not judged"
     assert "1 of 2 sentences have words in no passage" in printed
+    assert "which has 30 and not 90" in printed
     assert re.search(r"in no passage: 90, get, voucher *\n +nearest passage, 2: Return shoes within 30 days\.", printed)
     assert explained("2") == printed
     assert "passages" not in explained("returns", "--evidence").partition("Evidence")[0]
@@ -96,7 +98,12 @@ def test_the_texts_are_shown_while_the_scored_file_is_there(tmp_path: Path) -> N
     assert "Call us" not in explained("returns", "--no-text", "--no-evidence")
     found = orjson.loads(explained("returns", "--json"))
     assert found["text"]["contexts"][1] == {"document_id": "d7", "text": "Return shoes within 30 days."}
+    assert found["evidence"]["verdict"] == printed.splitlines()[1]
     (sentence,) = found["evidence"]["sentences"]
+    assert (sentence["nearest_sentence"], sentence["values_of_nearest_passage"]) == (
+        "Return shoes within 30 days.",
+        ["30"],
+    )
     assert (sentence["in_no_passage"], sentence["nearest_passage"]) == (["90", "get", "voucher"], 2)
     away = tmp_path / "away"
     away.mkdir()

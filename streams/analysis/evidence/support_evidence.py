@@ -1,4 +1,4 @@
-"""The evidence about one answer: its sentences with words in no passage. Whatever is returned is bounded."""
+"""The support of an answer by its passages, and what is shown of an event on one screen, which is bounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ragweir.metrics.support_spans import SupportSpans, WordSpan, support_spans
 from ragweir.metrics.unavailable import LIST_CUT, Unavailable
-from ragweir.metrics.view import TextLimits, View
+from ragweir.metrics.view import View
 from ragweir.schemas.interaction import Interaction
 
 MAX_TEXT = 8_000
@@ -29,10 +29,10 @@ class Evidence:
     why: str = ""
 
 
-def evidence_of(event: Interaction, limits: TextLimits) -> Evidence:
+def evidence_of(view: View) -> Evidence:
     """Return the support of an event's answer by its contexts."""
     try:
-        spans = support_spans(View(event, limits))
+        spans = support_spans(view)
     except Unavailable as error:
         cut = str(error) == LIST_CUT
         return Evidence(None, f"the {'contexts were cut' if cut else 'content of answer or contexts was not captured'}")
@@ -76,23 +76,3 @@ def text_data(event: Interaction) -> dict[str, Any]:
         ],
         "contexts_left_out": max(0, len(contexts or ()) - MAX_PASSAGES),
     }
-
-
-def evidence_data(event: Interaction, limits: TextLimits) -> dict[str, Any]:
-    """Return the sentences that have words in no passage as JSON has them, weakest first, within the limits."""
-    found = evidence_of(event, limits)
-    if found.spans is None:
-        return {"sentences": None, "why": found.why}
-    text, weakest = found.spans.text, found.spans.weakest
-    sentences = []
-    for each in weakest[:MAX_SENTENCES]:
-        own, asked = unsupported(each.unsupported, text)
-        sentences.append(
-            {
-                "text": cut(text[each.start : each.stop], MAX_SENTENCE),
-                "in_no_passage": own,
-                "in_query_alone": asked,
-                "nearest_passage": None if each.passage is None else each.passage + 1,
-            }
-        )
-    return {"sentences": sentences, "sentences_left_out": len(weakest) - len(sentences)}

@@ -1,0 +1,1 @@
+"""Evidence about one answer: the model that `ragweir explain` prints and the console's page of an answer shows."""
