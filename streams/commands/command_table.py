@@ -33,6 +33,7 @@ COMMANDS: dict[str, Listed] = {
     ),
     "compare": Listed("compare", "Compare two evaluations of the same events, B with the baseline A."),
     "labels": Listed("labels", "Label answers, and see how far the scores agree with people."),
+    "console": Listed("console", "Show pages on which people look at answers, until Ctrl-C."),
     "metrics": Listed("metrics", "Show the catalogue of metrics; `ragweir metrics NAME` shows one in full."),
     "publish": Listed(
         "publish",

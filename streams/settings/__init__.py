@@ -21,6 +21,7 @@ from typing_extensions import override
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.settings.assemble import AssembleSettings
+from ragweir.streams.settings.console import ConsoleSettings
 from ragweir.streams.settings.events import (
     OTLP,
     BatchSettings,
@@ -57,6 +58,7 @@ __all__ = [
     "AssembleSettings",
     "BatchSettings",
     "CommitSettings",
+    "ConsoleSettings",
     "JudgeSettings",
     "KafkaSettings",
     "KernelSettings",
@@ -123,6 +125,7 @@ class Settings(BaseSettings):
     judge: JudgeSettings = JudgeSettings()
     publish: PublishSettings = PublishSettings()
     labels: LabelSettings = LabelSettings()
+    console: ConsoleSettings = ConsoleSettings()
     slo: tuple[Slo, ...] = ()
 
     @field_validator("slo")
@@ -294,6 +297,6 @@ def _validated(model: type[_Model], given: Mapping[str, Any], chosen: Path) -> _
 def _check_named_files(settings: Settings) -> None:
     folders = [Path(name) for name in settings.metrics.packs]
     packs = (pack for folder in folders for pack in folder.glob("*.toml"))
-    for named in (settings.judge.api_key_file, *folders, *packs):
+    for named in (settings.judge.api_key_file, settings.console.token_file, *folders, *packs):
         if named is not None:
             check_trusted(named)

@@ -23,13 +23,13 @@ _ORDINARY = {
     "an application and its answers": (
         "answers asked bm25 chunk comment comments confidence document embedding environment expected extra feedback "
         "history knn model prompt query rank relevant response result retrieval retrieved returned "
-        "role session text token tokens tools usage wanted"
+        "role session token tokens tools usage wanted"
     ),
     "Kafka, HTTP and programs": (
         "api assigned base bootstrap broker build cache cached call calls class concurrency descriptors "
-        "digest file files handle host id ids index info kafka key modules oauth otlp panics parent partition "
-        "partitions path port publish recreated replication retention servers settings sha256 signal source "
-        "sources telemetry timeout timestamp transactions"
+        "digest file files folder handle header host id ids index info kafka key modules oauth otlp panics parent "
+        "partition partitions path port proxies public publish recreated replication retention servers settings sha256 "
+        "signal socket source sources telemetry timeout timestamp transactions trusted user users"
     ),
     "statistics and money": (
         "affordable categories cost distance factor histogram interval mean prices quantile range ragas ratio "

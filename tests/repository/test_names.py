@@ -14,7 +14,7 @@ CONCEPTS = frozenset(
     (
         *("agent", "instruments", "from_settings", "parts", "service", "services"),  # of each service
         *("client", "decoder", "server", "ledger", "overlap"),  # of Kafka, registry, judge; of each format; ...
-        *("compare", "demo", "explain", "publish", "registry_records", "routing", "runs", "story", "texts"),
+        *("compare", "console", "demo", "explain", "publish", "registry_records", "routing", "runs", "story", "texts"),
         *(
             "dead_letter",
             "events",

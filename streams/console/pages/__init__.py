@@ -1,0 +1,1 @@
+"""One file per page: it asks analysis, and shows the answer."""

@@ -1,0 +1,1 @@
+"""Who may ask the console, from where, and how much."""
