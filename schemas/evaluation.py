@@ -1,13 +1,14 @@
 """The evaluation: all scores of one interaction."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
 from ragweir.schemas.interaction import Interaction, RecordPart, Time
 
 Status = Literal["not_selected", "selected", "judged", "deferred", "expired", "failed"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 CARRIED_OVER = tuple(
     """
@@ -175,3 +176,25 @@ def document_ids(interaction: Interaction) -> tuple[str, ...]:
     if ranks != sorted(ranks):
         ids = [ids[number] for number in sorted(range(len(ranks)), key=ranks.__getitem__)]
     return tuple(dict.fromkeys(each for each in ids if each is not None))[:MAX_DOCUMENT_IDS]
+
+
+class Version(NamedTuple):
+    """The fields that decide which of two evaluations of one event counts."""
+
+    judged: bool
+    """True for one of stage `judged`."""
+    source: object
+    """Position at which the interaction was read; any values of which equal ones are the same position."""
+
+
+def supersedes(old: Version, new: Version) -> bool:
+    """Return whether an evaluation counts in place of one that was appended earlier, of the same event.
+
+    The later one counts, except that a scored one does not replace a judged one of the same interaction, which repeats
+    its scores.
+
+    >>> judged, scored = Version(judged=True, source=7), Version(judged=False, source=7)
+    >>> supersedes(scored, judged), supersedes(judged, scored), supersedes(judged, Version(judged=False, source=8))
+    (True, False, True)
+    """
+    return new.judged or not old.judged or new.source != old.source

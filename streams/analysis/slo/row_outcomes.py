@@ -1,0 +1,73 @@
+"""Outcomes of many events for an SLO at once, by the rule of `Objective`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweir.schemas.evaluation import STATUSES
+from ragweir.streams.analysis.slo.minutes import MILLION
+from ragweir.streams.services.aggregate.objectives import Objective
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+class RowOutcomes(NamedTuple):
+    """The outcomes of some events."""
+
+    good: Flags
+    bad: Flags
+    weights: Floats
+    """The number of events that each good or bad one stands for, in whole millionths as rehearsals sum them."""
+
+
+class SloSums(NamedTuple):
+    """The sums of an SLO over some events, as `ragweir slo rehearse --json` prints them."""
+
+    events: int
+    """Good and bad events; of a judged metric the judged ones."""
+    bad: int
+    share: float | None
+    """Share of bad events; of a judged metric the estimate for all events. None without events."""
+
+
+def row_outcomes(objective: Objective, values: Floats, statuses: Floats, probabilities: Floats) -> RowOutcomes:
+    """Return the outcomes of events that have the dimensions of an SLO.
+
+    An event has the same outcome whether it is given as judged or as scored: the judged evaluation, which repeats the
+    scores, takes the place of the scored one.
+
+    Args:
+        objective: the SLO.
+        values: the metric of each event; NaN for none.
+        statuses: the state of the decision by the objective's suite, as its place in `STATUSES`; NaN for no decision.
+        probabilities: the probability of this decision.
+    """
+    weights = np.zeros(len(values))
+    known = np.flatnonzero(~np.isnan(values))
+    pairs, places = np.unique(np.array([statuses[known], probabilities[known]]), axis=1, return_inverse=True)
+    of_pair = np.array([_weight(objective, *pair) for pair in pairs.T.tolist()])
+    if len(known):
+        weights[known] = of_pair[places.ravel()]
+    slo = objective.slo
+    at_least, at_most = slo.at_least, slo.at_most
+    is_good = values >= at_least if at_least is not None else values <= (at_most or 0.0)
+    return RowOutcomes((weights > 0) & is_good, (weights > 0) & ~is_good, np.rint(weights * MILLION))
+
+
+def _weight(objective: Objective, status: float, probability: float) -> float:
+    """Return the weight of an event with a value; 0 if it does not count."""
+    decisions = [] if np.isnan(status) else [(objective.suite or "", STATUSES[int(status)], probability)]
+    found = objective.outcome(0.0, decisions, judged=not objective.free)
+    return found[1] if found and found[0] in ("good", "bad") else 0.0
+
+
+def sums(outcomes: RowOutcomes) -> SloSums:
+    """Return the sums over all events."""
+    good, bad = (float(outcomes.weights[flags].sum()) for flags in (outcomes.good, outcomes.bad))
+    number = int(outcomes.bad.sum())
+    events = number + int(outcomes.good.sum())
+    return SloSums(events, number, bad / (good + bad) if events else None)

@@ -1,0 +1,249 @@
+"""Reading of the store: lists of answers, single answers, and counts by application."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from math import inf, isnan
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from ragweir.errors import TransientError
+from ragweir.schemas.label import Draw, Label
+from ragweir.streams.analysis.labels.store import PeopleLabels
+from ragweir.streams.console.store.answer_query import NESTED, TIME, AnswerQuery, Cursor
+from ragweir.streams.console.store.applications import ApplicationCounting, ApplicationCounts
+from ragweir.streams.console.store.conditions import Conditions, rows_where
+from ragweir.streams.console.store.layout import connect_reader, digest, size_of, time_of
+from ragweir.streams.console.store.names import Names, is_decision
+from ragweir.streams.console.store.order import PageRows
+from ragweir.streams.console.store.row_ranges import Ints, Line, RowRange, RowRanges
+from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer, StoreState, answer
+from ragweir.streams.runtime.machine import machine
+from ragweir.streams.services.aggregate.objectives import Objective
+
+READ_SECONDS = 2.0
+"""Time limit of a read: a longer one would let the file of changes grow."""
+
+
+class ReadTooLong(TransientError):
+    """A read of the store took too long."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A connection with what it has read."""
+
+    db: sqlite3.Connection
+    names: Names = field(default_factory=Names)
+    parts: RowRanges = field(default_factory=RowRanges)
+    deadline: float = inf
+
+    def check_time(self) -> None:
+        """Raise ReadTooLong after the deadline."""
+        if machine.monotonic() > self.deadline:
+            raise ReadTooLong(f"the store did not answer within {READ_SECONDS:g} s; try again, or ask for less")
+
+
+class AnswerStore:
+    """The answers of a store, for any number of threads at once. Nothing is written.
+
+    Every method raises ReadTooLong if it takes over two seconds, and sqlite3.Error if the file is damaged or gone.
+
+    Args:
+        file: the SQLite file.
+        objectives: the SLOs.
+    """
+
+    def __init__(self, file: Path, objectives: Sequence[Objective] = ()) -> None:
+        self._file = file
+        self._objectives = {each.slo.name: each for each in objectives}
+        self._lock = Lock()
+        self._idle: list[_Reader] = []
+
+    def close(self) -> None:
+        """Close the connections that no thread uses."""
+        with self._lock:
+            readers, self._idle = self._idle, []
+        for each in readers:
+            each.db.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[_Reader]:
+        """Read one state of the store for the length of a `with` block."""
+        with self._lock:
+            reader = self._idle.pop() if self._idle else None
+        if reader is None:
+            reader = _Reader(connect_reader(self._file))
+        try:
+            reader.deadline = machine.monotonic() + READ_SECONDS
+            reader.db.execute("begin")
+            try:
+                reader.names.read(reader.db)
+                yield reader
+            finally:
+                reader.db.execute("rollback")
+        except sqlite3.Error:
+            reader.db.close()
+            raise
+        except Exception:
+            self._release(reader)
+            raise
+        self._release(reader)
+
+    def _release(self, reader: _Reader) -> None:
+        with self._lock:
+            self._idle.append(reader)
+
+    def search(self, query: AnswerQuery) -> AnswerPage:
+        """Return a page of a list of answers.
+
+        Raises:
+            BadQuery: if the query names a metric or an SLO that is not there.
+        """
+        with self._reading() as reader:
+            conditions = self._conditions(reader)
+            wanted, keys = conditions.of(query), conditions.keys(query.sort)
+            page, total = PageRows(query), 0
+            parts = reader.parts.read(reader.db)
+            for part in parts:
+                reader.check_time()
+                places = np.flatnonzero(rows_where(wanted, part))
+                total += len(places)
+                page.add(part, places, partial(keys, part))
+            found = tuple(answer(reader.names, _line(parts, each.row), each) for each in page.cursors())
+            incomplete = reader.names.incomplete(query)
+        has_previous, has_next = (page.more, True) if query.before else (query.after is not None, page.more)
+        return AnswerPage(
+            found,
+            total,
+            found[-1].cursor if found and has_next else None,
+            found[0].cursor if found and has_previous else None,
+            incomplete,
+        )
+
+    def found(self, event_id: str) -> StoredAnswer | None:
+        """Return the answer with an event id, with its place in a list by time; None if it is not there."""
+        with self._reading() as reader:
+            return self._found(reader, event_id, TIME)
+
+    def neighbours(self, query: AnswerQuery, event_id: str) -> tuple[str | None, str | None]:
+        """Return the event ids before and after an answer in a list; None at its ends, and if it is not there.
+
+        Raises:
+            BadQuery: as `search`.
+        """
+        with self._reading() as reader:
+            own = self._found(reader, event_id, query.sort)
+        if own is None:
+            return None, None
+        one = replace(query, limit=1)
+        before = self.search(one.page(before=own.cursor)).answers
+        after = self.search(one.page(after=own.cursor)).answers
+        return (before[0].event_id if before else None), (after[0].event_id if after else None)
+
+    def _found(self, reader: _Reader, event_id: str, sort: str) -> StoredAnswer | None:
+        number = reader.db.execute("select row from event where digest = ?", (digest(event_id),)).fetchone()
+        if number is None:
+            return None
+        (row,) = number
+        part = _part(reader.parts.read(reader.db), row)
+        key = float(self._conditions(reader).keys(sort)(part)[row - part.first])
+        line = part.line(row)
+        return (
+            answer(reader.names, line, Cursor(inf if isnan(key) else key, row)) if line.event_id == event_id else None
+        )
+
+    def applications(self, since: datetime, until: datetime, parts: int = 24) -> list[ApplicationCounts]:
+        """Return the counts of each application, those with most answers first.
+
+        The bad ones are those of the rehearsal's rule, so that the sums equal those of `ragweir slo rehearse`.
+
+        Args:
+            since: time of the first event.
+            until: time before which events are.
+            parts: number of equal parts of this time that are counted by themselves.
+        """
+        with self._reading() as reader:
+            counting = ApplicationCounting(self._conditions(reader), since, until, parts)
+            for part in reader.parts.read(reader.db):
+                reader.check_time()
+                counting.add(part)
+            return counting.counts()
+
+    def values(self, dimension: str, most: int = 200) -> tuple[str, ...]:
+        """Return the values of a dimension of `AnswerQuery.where` that were met first, in alphabetical order."""
+        own, _, key = dimension.partition(".")
+        with self._reading() as reader:
+            names = reader.names
+            if own in NESTED:
+                found = dict.fromkeys(names.values(number).get(key) for number in names.of(own))
+            else:
+                found = dict.fromkeys(names.text(number) for number in names.of(own))
+        return tuple(sorted(islice((each for each in found if each is not None), most)))
+
+    def metrics(self) -> tuple[str, ...]:
+        """Return the names of the metrics that answers have."""
+        with self._reading() as reader:
+            return tuple(name for name in reader.names.metrics if not is_decision(name))
+
+    def flags(self) -> tuple[str, ...]:
+        """Return the flags that answers have."""
+        with self._reading() as reader:
+            names = reader.names
+            return tuple(sorted({flag for number in names.of("flags") for flag in names.flags(number)}))
+
+    def labels_of(self, event_id: str) -> tuple[Label, ...]:
+        """Return the labels of an answer, withdrawn ones too."""
+        with self._reading() as reader:
+            rows = reader.db.execute("select data from label where event_id = ? order by question, rater", (event_id,))
+            return tuple(Label.model_validate_json(data) for (data,) in rows)
+
+    def people_labels(self) -> PeopleLabels:
+        """Return all labels and draws, for `ragweir.streams.analysis.labels.report`."""
+        found = PeopleLabels()
+        with self._reading() as reader:
+            for (data,) in reader.db.execute("select data from draw"):
+                made = Draw.model_validate_json(data)
+                found.draws[made.id] = made
+            for (data,) in reader.db.execute("select data from label order by event_id, question, rater"):
+                found.add(Label.model_validate_json(data))
+        return found
+
+    def state(self) -> StoreState:
+        """Return how much the store holds, and how much of the evaluations was read."""
+        with self._reading() as reader:
+            parts = reader.parts.read(reader.db)
+            number = reader.db.execute("select count(*) from event").fetchone()[0]
+            read = reader.db.execute("select value from state where name = 'read'").fetchone()
+            size = size_of(reader.db, self._file)
+        return StoreState(
+            number,
+            time_of(min(part.time_min for part in parts)) if parts else None,
+            time_of(max(part.time_max for part in parts)) if parts else None,
+            read[0] if read else 0.0,
+            size,
+        )
+
+    def _conditions(self, reader: _Reader) -> Conditions:
+        def labelled() -> Ints:
+            rows = reader.db.execute("select distinct event from label where withdrawn = 0").fetchall()
+            return np.array([event for (event,) in rows], np.int64)
+
+        return Conditions(reader.names, self._objectives, labelled)
+
+
+def _part(parts: Sequence[RowRange], row: int) -> RowRange:
+    """Return the part of a row; parts are in descending order."""
+    return next(part for part in parts if part.first <= row)
+
+
+def _line(parts: Sequence[RowRange], row: int) -> Line:
+    return _part(parts, row).line(row)

@@ -1,0 +1,206 @@
+"""Ranges of rows of the store: consecutive rows as columns, which are read when they are asked for."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ragweir.streams.console.store.layout import (
+    DOCUMENTS,
+    FIELD_NUMBERS,
+    HEAD,
+    IDS,
+    LINE_ROWS,
+    SEGMENT_ROWS,
+    LineBlock,
+    decoded,
+    layouts,
+    unpacked,
+)
+
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Line(NamedTuple):
+    """One row as a page shows it."""
+
+    head: Any
+    """With the fields of `HEAD`."""
+    metrics: Sequence[int]
+    """Numbers of the metrics of its part."""
+    scores: Floats
+    """Their values; NaN for none."""
+    event_id: str
+
+
+class RowRange(ABC):
+    """Consecutive rows.
+
+    Args:
+        first: number of the first one.
+        rows: number of rows.
+        dead: bits of the rows that were replaced; None if there are none.
+        time_min: time of the first event in microseconds.
+        time_max: time of the last event.
+    """
+
+    def __init__(self, first: int, rows: int, dead: bytes | None, time_min: int, time_max: int) -> None:
+        self.first, self.rows, self.time_min, self.time_max = first, rows, time_min, time_max
+        self._dead = dead
+
+    def alive(self) -> Flags:
+        """Return a flag for each row that no other one replaced; the flags may be changed."""
+        if self._dead is None:
+            return np.ones(self.rows, np.bool_)
+        return ~np.unpackbits(np.frombuffer(self._dead, np.uint8), count=self.rows).astype(np.bool_)
+
+    @abstractmethod
+    def field(self, name: str) -> NDArray[Any]:
+        """Return a field of the heads."""
+
+    @abstractmethod
+    def metric(self, number: int) -> Floats:
+        """Return a metric; NaN for none."""
+
+    @abstractmethod
+    def ids(self) -> tuple[Ints, bytes]:
+        """Return the length of each event id in bytes, and the bytes of all."""
+
+    @abstractmethod
+    def documents(self) -> tuple[Ints, NDArray[np.uint32]]:
+        """Return the number of each row's documents, and the digests of all."""
+
+    @abstractmethod
+    def line(self, row: int) -> Line:
+        """Return a row."""
+
+
+class Segment(RowRange):
+    """A segment, of which each column is in the file by itself."""
+
+    def __init__(self, db: sqlite3.Connection, first: int, dead: bytes | None, time_min: int, time_max: int) -> None:
+        super().__init__(first, SEGMENT_ROWS, dead, time_min, time_max)
+        self._db = db
+        self._lines: dict[int, LineBlock] = {}
+
+    def _column(self, number: int) -> memoryview | None:
+        found = self._db.execute("select data from col where name = ? and first = ?", (number, self.first)).fetchone()
+        return None if found is None else unpacked(found[0])
+
+    def _own_column(self, number: int) -> memoryview:
+        if (found := self._column(number)) is None:
+            raise sqlite3.DatabaseError(f"column {number} of segment {self.first} is missing")
+        return found
+
+    @override
+    def field(self, name: str) -> NDArray[Any]:
+        return np.frombuffer(self._own_column(FIELD_NUMBERS[name]), HEAD[name])
+
+    @override
+    def metric(self, number: int) -> Floats:
+        found = self._column(number)
+        return np.full(self.rows, np.nan) if found is None else np.frombuffer(found, "<f8")
+
+    @override
+    def ids(self) -> tuple[Ints, bytes]:
+        data = self._own_column(IDS)
+        lengths = np.frombuffer(data, "<u4", self.rows).astype(np.int64)
+        return lengths, bytes(data[4 * self.rows :])
+
+    @override
+    def documents(self) -> tuple[Ints, NDArray[np.uint32]]:
+        data = self._own_column(DOCUMENTS)
+        counts = np.frombuffer(data, np.uint8, self.rows).astype(np.int64)
+        return counts, np.frombuffer(data, "<u4", int(counts.sum()), self.rows)
+
+    @cached_property
+    def _metrics(self) -> list[int]:
+        found: list[int] = orjson.loads(
+            self._db.execute("select metrics from segment where first = ?", (self.first,)).fetchone()[0]
+        )
+        return found
+
+    @override
+    def line(self, row: int) -> Line:
+        start = row // LINE_ROWS * LINE_ROWS
+        block = self._lines.get(start)
+        if block is None:
+            data = self._db.execute("select data from line where first = ?", (start,)).fetchone()[0]
+            block = self._lines[start] = LineBlock.decode(data, len(self._metrics))
+        place = row - start
+        return Line(block.heads[place], self._metrics, block.scores[:, place], block.event_ids[place])
+
+
+class Tail(RowRange):
+    """The rows that are in no segment yet."""
+
+    def __init__(
+        self,
+        rows: Sequence[tuple[int, bytes, int, bytes, str, bytes]],
+        known: Mapping[int, Sequence[int]],
+        dead: bytes | None,
+    ) -> None:
+        self._heads, self._metrics, self._scores = decoded([row[1:4] for row in rows], known)
+        self._at = {number: place for place, number in enumerate(self._metrics)}
+        self._ids = [row[4] for row in rows]
+        self._documents = [row[5] for row in rows]
+        times = self._heads["time_us"]
+        super().__init__(rows[0][0], len(rows), dead, int(times.min()), int(times.max()))
+
+    @override
+    def field(self, name: str) -> NDArray[Any]:
+        found: NDArray[Any] = self._heads[name]
+        return found
+
+    @override
+    def metric(self, number: int) -> Floats:
+        place = self._at.get(number)
+        return np.full(self.rows, np.nan) if place is None else self._scores[place]
+
+    @override
+    def ids(self) -> tuple[Ints, bytes]:
+        ids = [each.encode("utf-8", "surrogatepass") for each in self._ids]
+        return np.array([len(each) for each in ids], np.int64), b"".join(ids)
+
+    @override
+    def documents(self) -> tuple[Ints, NDArray[np.uint32]]:
+        counts = np.array([len(each) // 4 for each in self._documents], np.int64)
+        return counts, np.frombuffer(b"".join(self._documents), "<u4")
+
+    @override
+    def line(self, row: int) -> Line:
+        place = row - self.first
+        return Line(self._heads[place], self._metrics, self._scores[:, place], self._ids[place])
+
+
+class RowRanges:
+    """The parts of one state of the store, newest first. The tail is kept as long as it does not change."""
+
+    def __init__(self) -> None:
+        self._tail: tuple[tuple[int, int, bytes | None], Tail] | None = None
+
+    def read(self, db: sqlite3.Connection) -> list[RowRange]:
+        """Return the parts within a transaction of the connection."""
+        dead: dict[int, bytes] = dict(db.execute("select first, bits from dead"))
+        first, last = db.execute("select min(row), max(row) from tail").fetchone()
+        found: list[RowRange] = []
+        if first is not None:
+            state = first, last, dead.get(first)
+            if self._tail is None or self._tail[0] != state:
+                columns = "row, head, layout, scores, event_id, documents"
+                rows = db.execute(f"select {columns} from tail order by row").fetchall()  # noqa: S608
+                self._tail = state, Tail(rows, layouts(db), dead.get(first))
+            found.append(self._tail[1])
+        segments = db.execute("select first, time_min, time_max from segment order by first desc").fetchall()
+        found += [Segment(db, each, dead.get(each), *times) for each, *times in segments]
+        return found

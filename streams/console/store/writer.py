@@ -1,0 +1,200 @@
+"""Writing of the store: rows, segments, and the offsets that they were read to, in one transaction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import orjson
+
+from ragweir.schemas.codec.json import encode
+from ragweir.schemas.evaluation import Evaluation, Version, supersedes
+from ragweir.schemas.evaluation_record import EvaluationRecord
+from ragweir.schemas.label import WITHDRAWN, Draw, Label
+from ragweir.streams.console.store.layout import (
+    DOCUMENTS,
+    FIELD_NUMBERS,
+    IDS,
+    LINE_ROWS,
+    SEGMENT_ROWS,
+    LineBlock,
+    connect_writer,
+    decoded,
+    digest,
+    layouts,
+    packed,
+)
+from ragweir.streams.console.store.row_maker import NewNames, RowMaker, StoredRow
+
+_SCORED = Version(judged=False, source=None)
+"""The version of any scored evaluation that replaces none: its source makes no difference later."""
+
+
+class StoreWriter:
+    """Writes evaluations, labels and draws, by one thread at a time.
+
+    What was taken is in the file after the next `flush`, all of it or nothing.
+
+    Args:
+        file: the SQLite file; it is created if there is none.
+
+    Raises:
+        sqlite3.Error: if it cannot be written, or is damaged.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._db = connect_writer(file)
+        self._names = NewNames.load(self._db)
+        self._make = RowMaker(self._names).row
+        first = self._db.execute("select max(row) from tail").fetchone()[0]
+        after = self._db.execute("select max(first) from segment").fetchone()[0]
+        self._next = first + 1 if first is not None else after + SEGMENT_ROWS if after is not None else 0
+        self._in_tail = self._next % SEGMENT_ROWS
+        self._rows: list[StoredRow] = []
+        self._labels: list[tuple[str, str, str, int, bool, bytes]] = []
+        self._draws: list[tuple[str, bytes]] = []
+        self.rejected = 0
+        """Number of evaluations over a limit of the store."""
+        self.replaced = 0
+        """Number of evaluations that another one of the same event replaced, or that replaced none."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(
+        self, evaluation: Evaluation | EvaluationRecord, partition: int, offset: int, written_ms: int | None = None
+    ) -> None:
+        """Take an evaluation with the position and the timestamp of its record."""
+        row = self._make(evaluation, partition, offset, written_ms or 0)
+        if row is None:
+            self.rejected += 1
+        else:
+            self._rows.append(row)
+
+    def take_label(self, label: Label) -> None:
+        """Take a label, which replaces an earlier one of its key. Its comment is not kept."""
+        bare = encode(label.model_copy(update={"comment": None}))
+        withdrawn = label.value == WITHDRAWN
+        self._labels.append((label.event_id, label.question, label.rater, digest(label.event_id), withdrawn, bare))
+
+    def take_draw(self, draw: Draw) -> None:
+        """Take a draw of answers to be labelled."""
+        self._draws.append((draw.id, encode(draw)))
+
+    @property
+    def taken(self) -> int:
+        """Number of rows that the next flush writes."""
+        return len(self._rows) + len(self._labels) + len(self._draws)
+
+    def flush(self, offsets: Mapping[tuple[str, str, int], int] | None = None, read: float = 1.0) -> None:
+        """Write all that was taken, and how far it goes.
+
+        Args:
+            offsets: the next offset of each topic, id of the topic, and partition.
+            read: part of the evaluations that was read, from 0 to 1.
+
+        Raises:
+            sqlite3.Error: if it cannot be written; what was taken is then lost to this writer.
+        """
+        db = self._db
+        db.execute("begin immediate")
+        try:
+            self._names.save(db)
+            self._append()
+            db.executemany("insert or replace into label values (?, ?, ?, ?, ?, ?)", self._labels)
+            db.executemany("insert or replace into draw values (?, ?)", self._draws)
+            while self._in_tail >= SEGMENT_ROWS:
+                self._make_segment()
+            db.executemany(
+                "insert or replace into next values (?, ?, ?, ?)",
+                [(*at, offset) for at, offset in (offsets or {}).items()],
+            )
+            db.execute("insert or replace into state values ('read', ?)", (read,))
+            db.execute("commit")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("rollback")
+            raise
+        self._rows, self._labels, self._draws = [], [], []
+
+    def _append(self) -> None:
+        """Write the rows that count, and mark those that they replace."""
+        known = self._known({row.event for row in self._rows})
+        own: dict[int, tuple[int, int, object]] = {}
+        tail, dead = [], []
+        for row in self._rows:
+            old = known.get(row.event)
+            version = row.version if row.judged or old else _SCORED
+            if old is not None:
+                self.replaced += 1
+                if not supersedes(old[1], version):
+                    continue
+                dead.append(old[0])
+            known[row.event] = self._next, version
+            own[row.event] = row.event, self._next, version.source if version.judged else None
+            tail.append((self._next, row.head, row.layout, row.scores, row.event_id, row.documents))
+            self._next += 1
+        self._db.executemany("insert into tail values (?, ?, ?, ?, ?, ?)", tail)
+        self._db.executemany("insert or replace into event values (?, ?, ?)", sorted(own.values()))
+        self._in_tail += len(tail)
+        self._mark_dead(dead)
+
+    def _known(self, events: Iterable[int]) -> dict[int, tuple[int, Version]]:
+        """Return the rows of events that are there, with their versions."""
+        get = self._db.cursor()
+        found = {}
+        for event in sorted(events):
+            old = get.execute("select row, judged_source from event where digest = ?", (event,)).fetchone()
+            if old is not None:
+                found[event] = old[0], Version(old[1] is not None, old[1])
+        return found
+
+    def _mark_dead(self, rows: Iterable[int]) -> None:
+        by_segment = defaultdict(list)
+        for row in rows:
+            by_segment[row // SEGMENT_ROWS * SEGMENT_ROWS].append(row % SEGMENT_ROWS)
+        for first, places in by_segment.items():
+            found = self._db.execute("select bits from dead where first = ?", (first,)).fetchone()
+            bits = np.unpackbits(np.frombuffer(found[0], np.uint8)) if found else np.zeros(SEGMENT_ROWS, np.uint8)
+            bits[places] = 1
+            self._db.execute("insert or replace into dead values (?, ?)", (first, np.packbits(bits).tobytes()))
+
+    def _make_segment(self) -> None:
+        """Make a segment of the first rows of the tail."""
+        db = self._db
+        columns = "row, head, layout, scores, event_id, documents"
+        rows = db.execute(f"select {columns} from tail order by row limit ?", (SEGMENT_ROWS,)).fetchall()  # noqa: S608
+        first = rows[0][0]
+        heads, metrics, scores = decoded([row[1:4] for row in rows], layouts(db))
+        ids = [row[4].encode("utf-8", "surrogatepass") for row in rows]
+        documents = [row[5] for row in rows]
+        cols = {FIELD_NUMBERS[name]: np.ascontiguousarray(heads[name]).tobytes() for name in FIELD_NUMBERS}
+        cols |= {number: scores[place].tobytes() for place, number in enumerate(metrics)}
+        cols[IDS] = np.array([len(each) for each in ids], "<u4").tobytes() + b"".join(ids)
+        cols[DOCUMENTS] = bytes([len(each) // 4 for each in documents]) + b"".join(documents)
+        db.executemany(
+            "insert into col values (?, ?, ?)", [(number, first, packed(data)) for number, data in sorted(cols.items())]
+        )
+        lines = []
+        for at in range(0, SEGMENT_ROWS, LINE_ROWS):
+            part = slice(at, at + LINE_ROWS)
+            block = LineBlock(heads[part], scores[:, part], [row[4] for row in rows[part]])
+            lines.append((first + at, block.encode()))
+        db.executemany("insert into line values (?, ?)", lines)
+        times = heads["time_us"]
+        db.execute(
+            "insert into segment values (?, ?, ?, ?, ?)",
+            (first, int(times.min()), int(times.max()), int(heads["written_ms"].max()), orjson.dumps(metrics)),
+        )
+        db.execute("delete from tail where row < ?", (first + SEGMENT_ROWS,))
+        self._in_tail -= SEGMENT_ROWS
+
+    def close(self) -> None:
+        """Close the file; what was taken since the last flush is not in it."""
+        self._db.close()
