@@ -4,6 +4,7 @@
     score_frame     score the rows of a pandas or polars data frame
     explain         show the value, or the reason for none, and the evidence of each metric for an event
     compare         compare two evaluations of the same events
+    dataset         make a regression set of the answers that people or scores found bad
     catalogue       the metrics by name
     publish         record an application's interactions, and send them to Kafka
 
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from ragweir.metrics.metric import Metric
     from ragweir.schemas.evaluation import Evaluation
     from ragweir.streams.analysis.compare.comparison import Comparison
+    from ragweir.streams.analysis.dataset.building import Dataset
     from ragweir.streams.clients.publish import Publisher, publish
     from ragweir.streams.library.comparing import compare
+    from ragweir.streams.library.datasets import dataset
     from ragweir.streams.library.explaining import Explanation, catalogue, explain
     from ragweir.streams.library.frames import score_frame
     from ragweir.streams.library.scoring import score
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "ConfigurationError",
+    "Dataset",
     "Evaluation",
     "Explanation",
     "MapError",
@@ -47,6 +51,7 @@ __all__ = [
     "Settings",
     "catalogue",
     "compare",
+    "dataset",
     "explain",
     "publish",
     "score",
@@ -57,6 +62,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
     {
         "Comparison": "ragweir.streams.analysis.compare.comparison",
         "ConfigurationError": "ragweir.errors",
+        "Dataset": "ragweir.streams.analysis.dataset.building",
         "Evaluation": "ragweir.schemas.evaluation",
         "Explanation": "ragweir.streams.library.explaining",
         "MapError": "ragweir.errors",
@@ -68,6 +74,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "Settings": "ragweir.streams.settings",
         "catalogue": "ragweir.streams.library.explaining",
         "compare": "ragweir.streams.library.comparing",
+        "dataset": "ragweir.streams.library.datasets",
         "explain": "ragweir.streams.library.explaining",
         "publish": "ragweir.streams.clients.publish",
         "score": "ragweir.streams.library.scoring",

@@ -33,6 +33,9 @@ COMMANDS: dict[str, Listed] = {
     ),
     "compare": Listed("compare", "Compare two evaluations of the same events, B with the baseline A."),
     "labels": Listed("labels", "Label answers, and see how far the scores agree with people."),
+    "dataset": Listed(
+        "dataset", "Write answers that people or scores found bad as a regression set, for ragweir and other tools."
+    ),
     "console": Listed("console", "Show pages on which people look at answers, until Ctrl-C."),
     "metrics": Listed("metrics", "Show the catalogue of metrics; `ragweir metrics NAME` shows one in full."),
     "publish": Listed(

@@ -17,22 +17,21 @@ import typer
 from ragweir.errors import PermanentError
 from ragweir.schemas.label import QueuedAnswer
 from ragweir.streams.analysis.labels.criteria import question_named
-from ragweir.streams.analysis.labels.event_texts import EventTexts, TextsAgent
+from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, read_topics
 from ragweir.streams.analysis.labels.raters import fault_of_name, hashed_rater
 from ragweir.streams.analysis.labels.rating import Rating
 from ragweir.streams.analysis.labels.store import LabelFile, read_queue
 from ragweir.streams.commands.app import STOPPED, err, out, settings, shared_flags
-from ragweir.streams.commands.inputs import check_distinct, read_inputs, total_size
+from ragweir.streams.commands.inputs import check_distinct
 from ragweir.streams.commands.keys import Keys
 from ragweir.streams.commands.options import MapFile
-from ragweir.streams.commands.progress import Bars, FileProgress
+from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.rating_session import RatingSession
-from ragweir.streams.commands.scored_files import ScoredFiles
 from ragweir.streams.commands.screens.asked_answer import AnswerScreen
 from ragweir.streams.commands.stopping import Stop
-from ragweir.streams.services.evaluate.from_settings import evaluate_config
+from ragweir.streams.commands.wanted_events import kept_of
 from ragweir.streams.settings import Settings
 from ragweir.streams.settings.labels import DEFAULT_LABEL_KEY
 
@@ -104,7 +103,8 @@ def rate(
         draw, answers = read_queue(queue)
         with LabelFile(to) as file:
             has_map = map_file is not None
-            texts_of = partial(_texts, effective, events, {each.event_id for each in answers}, stop, has_map=has_map)
+            ids = {each.event_id for each in answers}
+            texts_of = partial(kept_of, effective, events, ids, stop, EventTexts.of, has_map=has_map)
             task = _Task(answers, file, f"{events}", texts_of, partial(file.add_draw, draw))
             _rate(effective, task, hashed, stop, to, disagreed=disagreed)
     else:
@@ -180,30 +180,6 @@ def _name(rater: str | None) -> str:
     if fault := fault_of_name(name):
         raise typer.BadParameter(f"the name of the rater {fault}; --rater takes up to 200 characters")
     return name
-
-
-def _texts(effective: Settings, events: Path, ids: set[str], stop: Stop, *, has_map: bool) -> dict[str, EventTexts]:
-    """Return the texts of events by id, read as `ragweir score` reads them."""
-    found: dict[str, EventTexts] = {}
-    inputs = read_inputs(events)
-    config = evaluate_config(effective, events.name, is_file=True)
-    with Bars() as bars, inputs[0].open() as first:
-        progress = FileProgress(bars, f"Reading {events.name}", total_size(inputs))
-        files = ScoredFiles(
-            inputs,
-            config,
-            stop,
-            progress,
-            events,
-            effective,
-            has_map=has_map,
-            agent_of=lambda own: TextsAgent(own, ids, found),
-        )
-        for _ in files.run(first):
-            pass
-    if files.problems:
-        raise PermanentError(f"{files.problems[0]}; without the rest of its events nothing is asked")
-    return found
 
 
 def _notes(effective: Settings, lost: int, source: str) -> Iterator[str]:

@@ -19,7 +19,8 @@ from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
 
-_TOPIC = "python"
+TOPIC = "python"
+"""The topic of events that are mappings."""
 _HINTS = {"columns": "score_frame() takes a data frame", "model_dump": "model_dump() makes one of a model"}
 """Advice by an attribute of what is iterable and no iterable of events."""
 
@@ -35,21 +36,22 @@ class Scorer:
 
     def __init__(self, map: MapArgument, settings: SettingsArgument, *, explain: bool = False) -> None:
         effective = settings_of(settings)
-        config = evaluate_config(effective, _TOPIC, explain=explain, is_file=True)
+        config = evaluate_config(effective, TOPIC, explain=explain, is_file=True)
         if map is not None:
             limits = effective.limits
             decoder = JsonDecoder(limits.max_event_bytes, limits.max_items, map_of(map))
-            config = replace(config, decoders={_TOPIC: decoder})
-        self._config = config
+            config = replace(config, decoders={TOPIC: decoder})
+        self.config = config
+        """How events are read."""
 
     @property
     def catalogue(self) -> Catalogue:
         """The enabled metrics."""
-        return self._config.catalogue
+        return self.config.catalogue
 
     def scores(self, events: Iterable[object]) -> Iterator[Evaluation | Rejected]:
         """Yield the result of each event, in order."""
-        agent = EvaluateAgent(replace(self._config, default_time=machine.now()))
+        agent = EvaluateAgent(replace(self.config, default_time=machine.now()))
         return (_result(agent, event, number) for number, event in enumerate(events, 1))
 
 
@@ -57,7 +59,7 @@ def _result(agent: EvaluateAgent, event: object, number: int) -> Evaluation | Re
     try:
         if not isinstance(event, Mapping):
             return Rejected("invalid", f"the event is a {type(event).__name__}, not a mapping")
-        result = next(agent.evaluate(Record(_TOPIC, 0, number, None, as_json(event), None)), None)
+        result = next(agent.evaluate(Record(TOPIC, 0, number, None, as_json(event), None)), None)
     except Rejected as rejected:
         return rejected
     except MemoryError:

@@ -99,6 +99,15 @@ def test_answers_are_drawn_rated_and_reported_on_topics(settings: Settings, tmp_
     (table,) = orjson.loads(reported.stdout)["questions"]
     assert (table["labels"], table["tpr"]["value"], table["people_rate"]["value"]) == (20, 1.0, 0.2)
 
+    options = ("--where", "supported = no", "--worst", 2, "--out", tmp_path / "set")
+    made = ragweir(*command(settings, "dataset", *options))
+    assert b"12 questions written to" in made.stderr, made.stderr
+    items = [orjson.loads(line) for line in (tmp_path / "set/dataset.jsonl").read_bytes().splitlines()]
+    bad = {each.event_id for each in queue if each.judged.bad}
+    assert {each["event_id"] for each in items[:10]} == bad
+    assert not bad.intersection(each["event_id"] for each in items[10:])
+    assert all(each["response"] == f"It is {each['event_id'][1:]}." for each in items)
+
     assert people(CheckContext(settings, topics(settings))).startswith("labelled answers: 20 to supported; the newest")
     event = queue[0].event_id
     assert b"1 label withdrawn" in ragweir(*command(settings, "labels", "withdraw", "--event", event)).stderr

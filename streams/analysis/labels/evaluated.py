@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import inf, nan
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -214,17 +215,24 @@ class Evaluated:
 
 
 def read_evaluated(
-    file: Path, criteria: Sequence[Criterion], dimensions: Sequence[str], on_bytes: Callable[[int], None]
+    file: Path,
+    criteria: Sequence[Criterion],
+    dimensions: Sequence[str],
+    on_bytes: Callable[[int], None],
+    since_s: float = -inf,
 ) -> Evaluated:
     """Read a file of evaluations, as `ragweir score --out` writes it, in any format that is read.
+
+    Those of events before `since_s` are left out.
 
     Raises:
         PermanentError: if it cannot be read, or does not hold evaluations.
     """
     found = Evaluated(criteria, dimensions)
-    read_evaluations(file, found.add, on_bytes)
+    read_evaluations(file, partial(found.add, since_s=since_s), on_bytes)
     if not found.rows:
-        raise PermanentError(f"{file} holds no evaluation; `ragweir score --out` makes them")
+        which = "evaluation" if since_s == -inf else "evaluation of an event of that time"
+        raise PermanentError(f"{file} holds no {which}; `ragweir score --out` makes them")
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -12,6 +13,8 @@ from ragweir.errors import Rejected
 from ragweir.schemas.interaction import Context, Interaction, Message
 from ragweir.streams.runtime.records import Outcome, Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class EventTexts:
         return cls(event.query, event.response, event.contexts, tuple(event.history or ()))
 
 
+def with_texts(event: Interaction) -> Interaction | None:
+    """Return an event whose query and answer were captured, else None."""
+    return None if event.query is None or event.response is None else event
+
+
 class _Identity(msgspec.Struct, gc=False):
     event_id: str | int
 
@@ -40,7 +48,7 @@ class _Identity(msgspec.Struct, gc=False):
 _identity = msgspec.json.Decoder(_Identity)
 
 
-class TextsAgent(EvaluateAgent):
+class TextsAgent(EvaluateAgent, Generic[Kept]):
     """Reads events as evaluate does and keeps the texts of some; it scores nothing.
 
     The first event of an id that has texts counts, as later ones are duplicates.
@@ -49,11 +57,18 @@ class TextsAgent(EvaluateAgent):
         config: how events are read.
         wanted: the ids of the events.
         found: the texts by id, to which those that are found are added.
+        of: returns what is kept of an event; None if it has no texts.
     """
 
-    def __init__(self, config: EvaluateConfig, wanted: Collection[str], found: dict[str, EventTexts]) -> None:
+    def __init__(
+        self,
+        config: EvaluateConfig,
+        wanted: Collection[str],
+        found: dict[str, Kept],
+        of: Callable[[Interaction], Kept | None],
+    ) -> None:
         super().__init__(config)
-        self._wanted, self._found, self._mapped = wanted, found, config.decoders
+        self._wanted, self._found, self._of, self._mapped = wanted, found, of, config.decoders
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
@@ -61,7 +76,7 @@ class TextsAgent(EvaluateAgent):
             for event in self.read(record):
                 if isinstance(event, Rejected) or event[0].event_id not in self._wanted:
                     continue
-                if (texts := EventTexts.of(event[0])) is not None:
+                if (texts := self._of(event[0])) is not None:
                     self._found.setdefault(event[0].event_id, texts)
         return Outcome(settled=list(records))
 

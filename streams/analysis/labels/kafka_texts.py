@@ -1,14 +1,16 @@
-"""The texts of drawn answers, read again in Kafka where evaluate read them."""
+"""The texts of events, read again in Kafka where evaluate read them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.evaluation import Source
+from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.label import QueuedAnswer
 from ragweir.streams.analysis.evaluation_source import ShowProgress
-from ragweir.streams.analysis.labels.event_texts import EventTexts, TextsAgent
+from ragweir.streams.analysis.labels.event_texts import EventTexts, Kept, TextsAgent
 from ragweir.streams.runtime.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
@@ -27,23 +29,43 @@ def texts_in_kafka(
         Unreachable: if no broker answers.
         PermanentError: if the Schema Registry cannot be read.
     """
-    found: dict[str, EventTexts] = {}
+    return kept_in_kafka(settings, {answer.event_id: answer.source for answer in answers}, EventTexts.of, progress)
+
+
+def kept_in_kafka(
+    settings: Settings,
+    sources: Mapping[str, Source | None],
+    of: Callable[[Interaction], Kept | None],
+    progress: ShowProgress,
+) -> dict[str, Kept]:
+    """Return what is kept of events by id, without those that Kafka no longer holds.
+
+    Args:
+        settings: all settings.
+        sources: the position of each event by its id; None if that is not known.
+        of: returns what is kept of an event; None for nothing.
+        progress: shows the progress, in records.
+
+    Raises:
+        Unreachable: if no broker answers.
+        PermanentError: if the Schema Registry cannot be read.
+    """
+    found: dict[str, Kept] = {}
     until = machine.monotonic() + _REGISTRY_SECONDS
-    agent = TextsAgent(evaluate_config(settings, settings.input_topic), {answer.event_id for answer in answers}, found)
+    agent = TextsAgent(evaluate_config(settings, settings.input_topic), sources.keys(), found, of)
     agent.preparation.start(lambda: machine.monotonic() > until)
-    with progress("reading the texts", len(answers)) as moved:
-        for part in _parts(settings, answers):
+    with progress("reading the texts", len(sources)) as moved:
+        for part in _parts(settings, [source for source in sources.values() if source is not None]):
             agent.handle(list(read(settings, part)))
             moved(len(part))
     return found
 
 
-def _parts(settings: Settings, answers: Sequence[QueuedAnswer]) -> Iterator[OffsetRange]:
+def _parts(settings: Settings, sources: Sequence[Source]) -> Iterator[OffsetRange]:
     """Yield ranges of one record of each partition, until all records are named that Kafka holds."""
     offsets: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for answer in answers:
-        if answer.source is not None:
-            offsets[answer.source.topic][answer.source.partition].add(answer.source.offset)
+    for source in sources:
+        offsets[source.topic][source.partition].add(source.offset)
     for topic, own in offsets.items():
         try:
             held = offset_range(settings, topic)

@@ -128,6 +128,18 @@ def undrawn(
     since = now - timedelta(seconds=duration_s(settings.labels.range))
     if (end := _end_of_draws(read_topics(settings, progress), question, application)) is not None:
         since = max(since, end)
+    return evaluated_since(settings, criteria, since, progress)
+
+
+def evaluated_since(
+    settings: Settings, criteria: Sequence[Criterion], since: datetime, progress: ShowProgress
+) -> tuple[Evaluated, list[str]]:
+    """Read the evaluations of events since a time, with remarks on them.
+
+    Raises:
+        Unreachable: if no broker answers.
+        PermanentError: if a topic is missing, or there are no such evaluations.
+    """
     found, unreadable, since_s = Evaluated(criteria, settings.windows.dimensions), 0, since.timestamp()
     for value in EvaluationSource.named(settings, "live").values(progress, since):
         try:

@@ -143,29 +143,36 @@ class Redactor:
         self._own = IsolatedRedactor(_user_hook, own, settings.redact_timeout_s) if any(own) else None
 
     def redact(self, case: Case) -> Case | Null:
-        """Return the case as it may be sent, or the reason why it may not.
-
-        It may not if `refuse` is set and there is something to redact, nor if the user's redaction fails.
-        """
-        if self._mode == "off":
-            return case
+        """Return the case as it may be sent, or the reason why it may not."""
         lists = (case.contexts or (), case.expected or ())
-        try:
-            query, response, *rest = self._texts([case.query, case.response, *lists[0], *lists[1]])
-        except RedactionFailed as error:
-            _log.error("redaction failed; the event is not judged", why=str(error))
-            return Null(str(error))
+        found = self.texts([case.query, case.response, *lists[0], *lists[1]])
+        if isinstance(found, Null):
+            return found
+        query, response, *rest = found
         contexts, expected = tuple(rest[: len(lists[0])]), tuple(rest[len(lists[0]) :])
-        redacted = replace(
+        return replace(
             case,
             query=query,
             response=response,
             contexts=None if case.contexts is None else contexts,
             expected=None if case.expected is None else expected,
         )
-        return _MUST_NOT_LEAVE if self._mode == "refuse" and redacted != case else redacted
 
-    def _texts(self, texts: Sequence[str]) -> list[str]:
+    def texts(self, texts: Sequence[str]) -> Sequence[str] | Null:
+        """Return the texts of an event as they may leave, or the reason why they may not.
+
+        They may not if `refuse` is set and there is something to redact, nor if the user's redaction fails.
+        """
+        if self._mode == "off":
+            return texts
+        try:
+            redacted = self._redacted(texts)
+        except RedactionFailed as error:
+            _log.error("redaction failed; the event is left out", why=str(error))
+            return Null(str(error))
+        return _MUST_NOT_LEAVE if self._mode == "refuse" and redacted != list(texts) else redacted
+
+    def _redacted(self, texts: Sequence[str]) -> list[str]:
         redacted = [_replaced(text, _BUILT_IN) for text in texts]
         return self._own.redacted(redacted) if self._own else redacted
 

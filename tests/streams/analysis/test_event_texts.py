@@ -19,7 +19,7 @@ CONFIG = evaluate_config(Settings(), "file", is_file=True)
 
 def found(*values: bytes | None, config: EvaluateConfig = CONFIG) -> dict[str, EventTexts]:
     texts: dict[str, EventTexts] = {}
-    agent = TextsAgent(config, {"7", "a"}, texts)
+    agent = TextsAgent(config, {"7", "a"}, texts, EventTexts.of)
     records = [Record("file", 0, number, None, value, None) for number, value in enumerate(values, 1)]
     outcome = agent.handle(records)
     assert outcome.settled == records

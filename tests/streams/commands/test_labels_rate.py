@@ -277,7 +277,7 @@ def test_wrong_files_leave_no_labels() -> None:
     assert not Path("labels.jsonl").exists()
     prepare(2)
     Path("events.jsonl").write_bytes(b"\x1f\x8b" + bytes(99))
-    with pytest.raises(PermanentError, match="without the rest of its events nothing is asked"):
+    with pytest.raises(PermanentError, match="without the rest of its events nothing is done"):
         rate("y")
     assert not Path("labels.jsonl").exists()
     write_queue(2, "unknown")

@@ -1,5 +1,6 @@
 """The notebook and the gate of examples/ do what they show, and the guide's Python runs."""
 
+import json
 import os
 import re
 import sys
@@ -37,12 +38,23 @@ def test_the_notebook_shows_what_it_computes() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("sides", "status"), [((), 1), (("candidate.jsonl", "baseline.jsonl"), 0)])
-def test_the_gate_fails_for_the_worse_and_passes_for_the_better(sides: tuple[str, ...], status: int) -> None:
+def test_the_gate_fails_for_the_worse_and_passes_for_the_better(
+    sides: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    """A failed gate leaves the worst answers of the candidate, those that people called bad first."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = program(GATE / "check.sh", *sides, env=environment(PATH=path))
+    said = {"event_id": "q7", "question": "supported", "value": False, "rater": "a", "kind": "expert", "blind": True}
+    (tmp_path / "labels.jsonl").write_text(json.dumps(said | {"time": "2026-11-22T00:00:00Z"}) + "\n")
+    places = {"REGRESSIONS": str(tmp_path / "set"), "LABELS": str(tmp_path / "labels.jsonl")}
+    done = program(GATE / "check.sh", *sides, env=environment(PATH=path, **places))
     assert done.returncode == status, done.stderr
     assert ("failed: context_support changed by -0.3" in done.stderr) == bool(status)
     assert "12 events on both sides" in done.stdout
+    assert (tmp_path / "set").exists() == bool(status)
+    if status:
+        lines = (tmp_path / "set/dataset.jsonl").read_text(encoding="utf-8").splitlines()
+        assert json.loads(lines[0])["event_id"] == "q7"
+        assert len(lines) == 6
 
 
 def test_the_table_of_examples_names_all_of_them() -> None:

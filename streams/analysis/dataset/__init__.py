@@ -1,0 +1,1 @@
+"""Regression sets: the answers that people or scores found bad, as datasets of ragweir and other tools."""
