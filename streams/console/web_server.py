@@ -42,6 +42,8 @@ class BoundedConnection(H11Protocol):
     _phase: _Phase = "silent"
     _deadline: asyncio.TimerHandle | None = None
     _began_s = 0.0
+    is_aborted = False
+    """True if the connection is closed, though the loop has not done so yet."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -53,12 +55,17 @@ class BoundedConnection(H11Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._enter(self._present("head"))
+        self._enter(self._present())
 
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._enter(self._present("silent"))
+        self._enter(self._present())
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._enter(self._present())
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -78,12 +85,15 @@ class BoundedConnection(H11Protocol):
 
     def abort(self) -> None:
         """Close the connection at once."""
+        self.is_aborted = True
         self.transport.abort()
 
-    def _present(self, without: _Phase) -> _Phase:
-        """Return the phase of the request that is under way; `without` one, the phase that is given."""
+    def _present(self) -> _Phase:
+        # uvicorn takes an answer for complete that it has given to the operating system only in part.
+        if self.flow.write_paused:
+            return "answer"
         if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr] # None before the first
-            return without
+            return "head" if self.conn.trailing_data[0] else "silent"
         return "body" if self.conn.their_state is h11.SEND_BODY else "answer"
 
     def _enter(self, phase: _Phase) -> None:
@@ -97,7 +107,7 @@ class BoundedConnection(H11Protocol):
 
 def _make_room(connections: Any) -> None:
     """Close the oldest connection without a whole request, or else the oldest one, if there are too many."""
-    those = [each for each in connections if not each.transport.is_closing()]
+    those = [each for each in connections if not each.is_aborted]
     if len(those) > MAX_CONNECTIONS:
         min(those, key=lambda each: (each.has_request, each.age)).abort()
 
@@ -121,6 +131,7 @@ def served(app: ASGIApp, listening: socket.socket) -> Iterator[None]:
         log_level="critical",
         backlog=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=HEAD_BYTES,
+        timeout_keep_alive=int(SECONDS["answer"]),  # The limits above are lower.
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     server = uvicorn.Server(config)

@@ -16,6 +16,7 @@ from ragweir.streams.console.rendering import render
 from ragweir.streams.console.safety.authentication import Access
 from ragweir.streams.console.safety.origins import Origins, is_from_elsewhere
 from ragweir.streams.console.safety.return_path import login_path, return_path
+from ragweir.streams.runtime.serving.server import HEAD_BYTES
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -82,6 +83,8 @@ class Guard:
             return _refused(
                 421, "This is not a name of the console; set console.public_url to the address that you use."
             )
+        if sum(len(name) + len(value) for name, value in request.headers.raw) + len(str(request.url)) > HEAD_BYTES:
+            return _refused(431, f"The address and the headers have over {HEAD_BYTES:,} bytes.")
         if request.method not in _METHODS:
             return PlainTextResponse("Only GET, HEAD and POST are answered.\n", 405, {"Allow": ", ".join(_METHODS)})
         if request.method == "POST" and not self._origins.is_same(request):

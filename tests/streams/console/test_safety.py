@@ -18,6 +18,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.console.safety import authentication
 from ragweir.streams.console.safety.authentication import SESSION_SECONDS, Access, read_token
 from ragweir.streams.console.safety.forms import MAX_BYTES, read_form
+from ragweir.streams.runtime.serving.server import HEAD_BYTES
 from ragweir.streams.settings.console import ConsoleSettings
 
 SECRET = "what the event said"
@@ -303,6 +304,14 @@ def test_a_form_is_urlencoded_and_small(content: bytes, kind: str, status: int) 
         yield from (content[place : place + 1_000] for place in range(0, len(content), 1_000))
 
     assert client.post("/change", content=parts(), headers={"Content-Type": kind}).status_code == status
+
+
+def test_an_address_and_headers_are_small() -> None:
+    """uvicorn's limit is for heads that come in parts."""
+    client = logged_in(console_of(PAGES))
+    assert client.get("/", headers={"X-Some": "a" * HEAD_BYTES}).status_code == 431
+    assert client.get("/", params={"q": "a" * HEAD_BYTES}).status_code == 431
+    assert client.get("/", params={"q": "a" * (HEAD_BYTES // 2)}).status_code == 200
 
 
 def test_nothing_is_logged_that_an_event_said(capfd: pytest.CaptureFixture[str]) -> None:
