@@ -198,3 +198,8 @@ def supersedes(old: Version, new: Version) -> bool:
     (True, False, True)
     """
     return new.judged or not old.judged or new.source != old.source
+
+
+def version_of(evaluation: Evaluation) -> Version:
+    """Return what decides if an evaluation counts."""
+    return Version(evaluation.stage == "judged", evaluation.source)

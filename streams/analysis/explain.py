@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import parse
-from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation import Evaluation, supersedes, version_of
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.schemas.times import parse_rfc3339
@@ -190,11 +190,11 @@ def windows(evaluation: Evaluation | None, settings: WindowSettings) -> Iterator
 
 
 def _add_evaluation(story: Story, evaluation: Evaluation | None, position: str) -> None:
-    """Replace the story's evaluation by a newer one; but in a file a scored one may follow the judged one."""
+    """Replace the story's evaluation by one that counts in its place."""
     if evaluation is None:
         return
     story.times += evaluation.stage == "scored"
-    if story.evaluation is None or (story.evaluation.stage, evaluation.stage) != ("judged", "scored"):
+    if story.evaluation is None or supersedes(version_of(story.evaluation), version_of(evaluation)):
         story.evaluation, story.found_at = evaluation, position
 
 

@@ -47,13 +47,13 @@ def compare(
 ) -> None:
     """Compare two evaluations of the same events, B with the baseline A.
 
-    Each side is a file of evaluations (as `ragweir score --out` writes them), `live` for the live evaluations, or the
-    id of a replay. Events are paired by id; of several evaluations of an event the newest counts. The report has for
-    each metric the mean of the differences B - A with its 95 % interval, the standardised effect (that mean divided by
-    the standard deviation of the differences), and the shares of events that are better and worse. Events that share a
-    session or a question are clusters, on whose number the interval rests. Changes are significant at a false discovery
-    rate of 5 % over all metrics and slices. Judged metrics are compared on the events that were judged on both sides,
-    without weights.
+    Each side is a file of evaluations (as `ragweir score --out` writes them), `live` for the live evaluations, or
+    the id of a replay. Events are paired by id; of several evaluations of an event the judged one counts, else the
+    newest. The report has for each metric the mean of the differences B - A with its 95 % interval, the
+    standardised effect (that mean divided by the standard deviation of the differences), and the shares of events
+    that are better and worse. Events that share a session or a question are clusters, on whose number the interval
+    rests. Changes are significant at a false discovery rate of 5 % over all metrics and slices. Judged metrics are
+    compared on the events that were judged on both sides, without weights.
 
     `--fail-on "METRIC CHANGE"` makes the exit status 1 when, over all events that have the metric on both sides, the
     mean difference reaches the change (at most -0.02 for `"context_support -0.02"`, at least 200 for `"total_latency_ms

@@ -24,6 +24,7 @@ import orjson
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints
+from ragweir.schemas.evaluation import Version
 from ragweir.streams.analysis.compare import parquet_columns
 from ragweir.streams.files.events import scan_events
 from ragweir.streams.files.parquet import is_parquet
@@ -41,6 +42,8 @@ _NO_KEY = bytes(_KEY_BYTES)
 _VERSION = "catalogue_version"
 CLUSTERS = ("session_id", "question_id")
 """The fields of which equal values make events depend on each other."""
+_KEYS = (*CLUSTERS, "source")
+"""The fields of which digests are kept."""
 
 OnBytes = Callable[[int], None]
 _Block = tuple[tuple[str, ...], list[Any], list[Any]]
@@ -55,6 +58,8 @@ class _Line(msgspec.Struct, gc=False):
     categories: dict[str, str | None] | None = None
     session_id: Any = None
     question_id: Any = None
+    stage: Any = None
+    source: Any = None
 
 
 @dataclass(slots=True)
@@ -126,6 +131,12 @@ class Columns:
         """Return a field of `CLUSTERS` of all lines, as digests; 0 for none."""
         return np.fromfile(self.folder / name, np.int64)
 
+    def versions(self, rows: Ints) -> list[Version]:
+        """Return what decides which of several lines of one event counts, for some lines."""
+        judged = np.fromfile(self.folder / "judged", np.bool_)[rows]
+        sources = self.keys("source")[rows]
+        return [Version(*each) for each in zip(judged.tolist(), sources.tolist(), strict=True)]
+
     def event_ids(self, rows: Sequence[int]) -> list[bytes]:
         """Return the event ids of some lines."""
         ends = np.cumsum(np.array(self.lengths, dtype=np.int64))
@@ -161,9 +172,10 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
         (folder / "scores").open("wb") as scores,
         (folder / "ids").open("wb") as ids,
         (folder / "digests").open("wb") as digests,
+        (folder / "judged").open("wb") as judged,
         ExitStack() as stack,
     ):
-        keys = [(name, stack.enter_context((folder / name).open("wb"))) for name in CLUSTERS]
+        keys = [(name, stack.enter_context((folder / name).open("wb"))) for name in _KEYS]
         own_scores = parquet_columns.score_columns(file, name) if is_parquet(file) else {}
         for names, rows, read in _blocks(file, name, by, on_bytes, has_rows=not own_scores):
             own = [b"" if each.event_id is None else str(each.event_id).encode() for each in read]
@@ -175,6 +187,7 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
             columns.blocks.append((columns.lines, len(read), {n: at + size * place for place, n in enumerate(names)}))
             values = np.array([*chain.from_iterable(rows)], dtype=np.float64).reshape(len(read), len(names))
             scores.write(np.ascontiguousarray(values.T).tobytes())
+            judged.write(bytes([each.stage == "judged" for each in read]))
             for field_name, out in keys:
                 out.write(b"".join([_key(getattr(each, field_name)) for each in read]))
             _add_texts(columns, read, by)
@@ -303,7 +316,7 @@ def _add_texts(columns: Columns, read: Sequence[Any], by: Sequence[str]) -> None
 
 
 def _key(value: object) -> bytes:
-    """Return the digest of a session or question."""
+    """Return the digest of a field of `_KEYS`."""
     return blake2b(str(value).encode(), digest_size=_KEY_BYTES).digest() if value not in (None, "") else _NO_KEY
 
 

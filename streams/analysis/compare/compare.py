@@ -40,8 +40,8 @@ def compare(
     """Compare two files of evaluations.
 
     Args:
-        files: files of any format that is read, the baseline first; of several records with the same id the last one
-            counts.
+        files: files of any format that is read, the baseline first; of several records with the same id one counts,
+            by `ragweir.schemas.evaluation.supersedes`.
         names: display names of the sides.
         by: dimensions whose values are slices.
         metrics: the catalogue, for units and directions.

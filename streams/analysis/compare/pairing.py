@@ -16,6 +16,7 @@ import numpy as np
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints, components
 from ragweir.metrics.aggregation.paired_differences import OTHERS
+from ragweir.schemas.evaluation import supersedes
 from ragweir.streams.analysis.compare.columns import CLUSTERS, MAX_METRICS, Columns, in_other_process, read_columns
 from ragweir.streams.analysis.compare.comparison import Side
 
@@ -31,7 +32,7 @@ class Pairing:
     """Pairs of two files, ordered by event id, so that the order of lines makes no difference.
 
     Args:
-        files: evaluations in any format that is read; of several records with the same id the last one counts.
+        files: evaluations in any format that is read; of several records with the same id one counts, by `supersedes`.
         names: display names of the sides.
         by: dimensions to read: fields of the evaluation, or `labels.NAME`.
         folder: directory of the columns.
@@ -60,7 +61,7 @@ class Pairing:
                 raise PermanentError(
                     f"{side.nameless} of the lines of {name} have no event_id; it must be a file of evaluations"
                 )
-        self._newest = [_newest(side.digests) for side in self._sides]
+        self._newest = [_newest(side) for side in self._sides]
         self._lines = self._paired()
 
     def _paired(self) -> list[Ints]:
@@ -186,11 +187,23 @@ def _read(
         return [read_columns(files[0], names[0], by, folders[0], on_bytes), second()]
 
 
-def _newest(digests: Ints) -> Ints:
-    """Return the last line of each event id."""
+def _newest(side: Columns) -> Ints:
+    """Return the line of each event id that counts."""
+    digests = side.digests
     order = np.lexsort((digests[:, 1], digests[:, 0]))
     own = digests[order]
-    return np.sort(order[np.append((own[1:] != own[:-1]).any(axis=1), [True] * bool(len(own)))])
+    is_first = np.append([True] * bool(len(own)), (own[1:] != own[:-1]).any(axis=1))
+    firsts = np.flatnonzero(is_first)
+    counting = order[firsts]
+    # The few events with several lines, whose lines stand in their order.
+    event = np.cumsum(is_first) - 1
+    repeated = np.flatnonzero(~is_first)
+    versions = dict(zip(firsts.tolist(), side.versions(counting), strict=True)) if len(repeated) else {}
+    for place, version in zip(repeated.tolist(), side.versions(order[repeated]), strict=True):
+        first = int(firsts[event[place]])
+        if supersedes(versions[first], version):
+            versions[first], counting[event[place]] = version, order[place]
+    return np.sort(counting)
 
 
 def _frequent(counts: Counter[str]) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.evaluation import Source
+from ragweir.schemas.evaluation import Source, Version, supersedes
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, NOT_SELECTED, UNANSWERED, UNDEFINED, Tally
 from ragweir.streams.files.events import scan_events
@@ -80,6 +80,7 @@ class EvaluationLine(msgspec.Struct, gc=False):
     pipeline_version: str | None = None
     model: str | None = None
     question_id: str | None = None
+    stage: str | None = None
     labels: dict[str, str] = {}
     undefined: tuple[str, ...] = ()
     decision: _LineDecision = _LineDecision()
@@ -103,7 +104,7 @@ class EvaluationLine(msgspec.Struct, gc=False):
 
 
 class Evaluated:
-    """The evaluations of a file; of several with the same id the last one counts.
+    """The evaluations of a file; of several with the same id one counts, by `supersedes`.
 
     Args:
         criteria: the criteria of which the events have verdicts.
@@ -116,6 +117,7 @@ class Evaluated:
         self.rows: dict[str, int] = {}
         """The row of each event by its id."""
         self.times = array("d")
+        self._judged = array("b")
         self.groups: list[Group] = []
         self._group_numbers: dict[Group, int] = {}
         self.group = array("i")
@@ -159,15 +161,19 @@ class Evaluated:
             judge and judge.model,
             judge.prompt_version if judge else "",
         )
+        source = line.source
+        topic = -1 if source is None else self._source_topics.setdefault(source.topic, len(self._source_topics))
+        position = (topic, source.partition, source.offset, source.index) if source else (topic, 0, 0, 0)
         row = self.rows.setdefault(str(line.event_id), len(self.rows))
+        version = Version(line.stage == "judged", position)
+        if row < len(self.times) and not supersedes(self._version(row), version):
+            return
         number = self._group_numbers.setdefault(group, len(self.groups))
         if number == len(self.groups):
             self.groups.append(group)
         _put(self.times, row, time_s)
         _put(self.group, row, number)
-        source = line.source
-        topic = -1 if source is None else self._source_topics.setdefault(source.topic, len(self._source_topics))
-        position = (topic, source.partition, source.offset, source.index) if source else (topic, 0, 0, 0)
+        _put(self._judged, row, version.judged)
         for column, number in zip(self.sources, position, strict=True):
             _put(column, row, number)
         for place, (verdict, chance) in enumerate(verdicts):
@@ -181,6 +187,9 @@ class Evaluated:
         if line.scores is None:
             return [None] * len(self.criteria)
         return [getattr(line.scores, self._fields[each.metric]) for each in self.criteria]
+
+    def _version(self, row: int) -> Version:
+        return Version(bool(self._judged[row]), tuple(column[row] for column in self.sources))
 
     def source(self, row: int) -> Source | None:
         """Return the position at which an event was read; None if its evaluation does not say."""

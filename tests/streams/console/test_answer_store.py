@@ -50,7 +50,7 @@ def evaluation(number: int, chance: random.Random) -> Row:
     suite = {"suite": "rubric", "status": "selected" if bad else "not_selected", "probability": 0.5 if bad else 0.05}
     return {
         "event_id": f"event-{number:05}-{chance.randrange(999)}\né",
-        "event_time": START + timedelta(seconds=chance.randrange(86_400)),
+        "event_time": START + timedelta(minutes=chance.randrange(1_440)),
         "application": chance.choice(["a1", "a1", "a1", "a2", None]),
         "tenant": "t" if number % 2 else None,
         "pipeline_version": f"v{number % 3}",
