@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from bench import (
     aggregation,
+    anchors,
     assemble,
     backfill,
     compare,
@@ -64,6 +65,8 @@ TABLES: Mapping[str, Make] = {
     "people-width": people.width,
     "people-planned": people.planned,
     "people-cost": people_cost.table,
+    "anchors": anchors.false_alarms,
+    "anchors-power": anchors.power,
 }
 """All tables. Those that take long, or need people's labels, are printed only if they are named."""
 
