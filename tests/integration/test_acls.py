@@ -231,6 +231,7 @@ def shortened(service: Service) -> list[int]:
     return [line["used_ms"] for line in said]
 
 
+@pytest.mark.heavy
 def test_an_operator_lets_the_brokers_stamp_the_rows(guarded: Running) -> None:
     name, value = BROKER_TIME
     entry = ConfigEntry(name, "CreateTime", incremental_operation=AlterConfigOpType.SET)

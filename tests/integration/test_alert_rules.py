@@ -218,6 +218,7 @@ def test_expressions_are_about_series_that_exist() -> None:
         assert read or "up" in bare, rule
 
 
+@pytest.mark.heavy
 def test_every_alert_names_a_command_that_exists() -> None:
     """The annotation `next` of each alert has commands whose names and options the command line knows."""
     rules = [rule for file in RULES for rule in every(loaded(file))] + every(slo_rules.rules(SLOS[:1]))
@@ -243,6 +244,7 @@ def test_labels_in_expressions_are_labels_of_their_series() -> None:
             assert chosen <= labels.get(series, {"window"}) | {"job", "instance"}, rule
 
 
+@pytest.mark.heavy
 @given(
     st.recursive(
         st.text() | st.integers() | st.booleans() | st.none(),

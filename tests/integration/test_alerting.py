@@ -77,6 +77,7 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
         pytest.fail(str(error), pytrace=False)
 
 
+@pytest.mark.heavy
 def test_what_was_counted_before_the_first_scrape_counts_from_when_it_was_counted(tmp_path: Path) -> None:
     """A worker's first events are seen although its counters are born with them; old ones are not taken for new.
 

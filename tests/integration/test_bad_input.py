@@ -163,6 +163,7 @@ class WrongClock(Producer):
         super().produce(topic, **record, timestamp=int(time.time() - 86_400) * 1_000 if late else 0)
 
 
+@pytest.mark.heavy
 def test_a_timestamp_that_the_broker_rejects_ends_as_a_dead_letter(
     kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
             yield (*path, name)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("words", list(commands(typer.main.get_command(app))), ids=" ".join)
 def test_help_teaches(words: tuple[str, ...]) -> None:
     """Every command says what it does and what each of its options and arguments means."""
@@ -108,6 +109,7 @@ USAGE = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("words", "sentence"), USAGE, ids=[" ".join(words) for words, _ in USAGE])
 def test_wrong_usage_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     """What is wrong on the command line is told in one line, with status 2."""
@@ -248,6 +250,7 @@ print([text.count("\\n") for text in sys.stderr.texts])
     assert done.stdout.decode().strip() == "[1, 1]"
 
 
+@pytest.mark.heavy
 def test_metrics_shows_them_all_and_each_in_full() -> None:
     """The catalogue's table names every metric; one by its name is shown with its whole text."""
     table = ragweir("metrics", COLUMNS="400").stdout.decode()
@@ -259,6 +262,7 @@ def test_metrics_shows_them_all_and_each_in_full() -> None:
         assert line.strip() in shown
 
 
+@pytest.mark.heavy
 def test_topics_are_created_once_and_never_shrunk_to(kafka: SharedBroker, prefix: str) -> None:
     """`topics create` makes what is missing, leaves what is there, and rejects partitions that would move keys."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "topics")

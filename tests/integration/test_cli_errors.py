@@ -78,6 +78,7 @@ FAILURE = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("line", "sentence", "status"),
     [(*row, status) for status, rows in ((2, USAGE), (1, FAILURE)) for row in rows],
@@ -109,6 +110,7 @@ def test_a_replay_of_another_format_is_rejected_before_it_has_topics(
     assert not [name for name in admin.list_topics(timeout=30).topics if name.startswith(prefix)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("closing", "name"), [("<&-", "input"), (">&-", "output")])
 def test_a_closed_standard_stream_is_told(closing: str, name: str, folder: Path) -> None:
     file = "-" if name == "input" else "good.jsonl"
@@ -130,6 +132,7 @@ LOCKED = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("line", "sentence", "status"), LOCKED, ids=[line for line, *_ in LOCKED])
 def test_what_may_not_be_read_is_told(line: str, sentence: str, status: int) -> None:
     """A file, and a folder that may not even be looked into."""
@@ -163,6 +166,7 @@ BROKEN_PACKS = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("pack", "fault"), BROKEN_PACKS, ids=[fault[:30] for _, fault in BROKEN_PACKS])
 def test_a_broken_pack_is_named_with_its_field(pack: str, fault: str, tmp_path: Path) -> None:
     """One sentence names the file and the field, and the status is that of wrong usage."""
@@ -172,6 +176,7 @@ def test_a_broken_pack_is_named_with_its_field(pack: str, fault: str, tmp_path: 
     assert done.returncode == 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "line", ["score good.jsonl", "metrics", "aggregate", "slo rules", "explain e1 --file good.jsonl"]
 )
@@ -206,6 +211,7 @@ def test_the_version_is_shown() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ragweir {version('ragweir')}\n".encode(), b"")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -252,6 +258,7 @@ def _answer(command: list[str], text: bytes) -> tuple[int, bytes]:
     return asking.returncode, error
 
 
+@pytest.mark.heavy
 def test_on_a_terminal_a_run_is_deleted_when_the_answer_is_yes(kafka: SharedBroker, prefix: str) -> None:
     """No leaves everything and is status 1, the end of input is 130, and neither is an error with a name."""
     settings = Settings(kafka=KafkaSettings(bootstrap_servers=kafka.bootstrap), topics=TopicSettings(prefix=prefix))

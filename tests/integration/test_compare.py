@@ -136,6 +136,7 @@ def simulated(seed: int, shifted: int) -> tuple[int, int]:
     return len(hits), sum(place >= shifted * len(slices) for place in hits)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("shifted", [0, 4])
 def test_false_discoveries_are_as_rare_as_promised(shifted: int) -> None:
     """Over 200 comparisons in which nothing changed, or a third of the metrics, within binomial error of 5 %."""
@@ -179,12 +180,14 @@ def covered(drawn: Drawn) -> float:
     return hits / ROUNDS
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", COVERED)
 def test_intervals_cover_the_mean(name: str) -> None:
     """95 % of 2,000 intervals contain the true mean, within three binomial standard errors."""
     assert covered(COVERED[name]) == pytest.approx(0.95, abs=ERROR)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", FEW)
 def test_intervals_from_few_changed_events_cover_the_mean_at_least_as_often(name: str) -> None:
     """With some 10 or 20 changed events they may be wider than need be, but not narrower."""
@@ -397,6 +400,7 @@ GATES = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("least", "shift", "status"), GATES)
 def test_gates_count_changes_for_the_worse(tmp_path: Path, least: float, shift: float, status: int) -> None:
     """Exit status 1 when the change is at least that bad, and 2 when the sign is for the better."""
@@ -442,6 +446,7 @@ def test_a_gate_on_a_label(tmp_path: Path, metric: str, labels: Sequence[str | N
     assert Gate(metric, 0.1).failure(metrics) == expected
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -153,6 +153,7 @@ def test_what_is_wrong_is_rejected_in_one_sentence(
             assert expected in told(result), what
 
 
+@pytest.mark.heavy
 def test_a_worker_does_not_go_on_asking_where_it_is_rejected(guarded: Guarded) -> None:
     """A worker that waiting would not help ends with the status that keeps it from being restarted."""
     for client, oauth in ((PLAIN | {"sasl.password": f"{SECRET}-not"}, ""), (OAUTH, "sign_in:nothing")):
@@ -164,6 +165,7 @@ def test_a_worker_does_not_go_on_asking_where_it_is_rejected(guarded: Guarded) -
         assert SECRET not in done.stderr.decode()
 
 
+@pytest.mark.heavy
 def test_a_missing_permission_condemns_no_record(guarded: Guarded, prefix: str, tmp_path: Path) -> None:
     """While a worker may not write evaluations it writes no dead letter; once it may, every event is evaluated."""
     for name in ("interactions", "redrive", "evaluations", "dead-letter"):

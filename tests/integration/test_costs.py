@@ -168,6 +168,7 @@ def scored(folder: Path, lines: Path) -> Run:
     return Run(int(status), float(cpu_s), float(memory_mb), (folder / "said").read_text(), out)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("number", [1_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_odd_and_hostile_events_through_the_command_line(tmp_path: Path, number: int) -> None:
     """Every line has its evaluation or its reason, no metric raises, and time and memory stay within bounds."""

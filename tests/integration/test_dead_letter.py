@@ -150,6 +150,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
     assert re.search(r"41 invalid of evaluate: response: missing; .*\n    0 waiting", settled_now)
 
 
+@pytest.mark.heavy
 def test_without_a_map_the_bytes_are_sent_as_they_were(kafka: SharedBroker, prefix: str) -> None:
     """An event that would now be accepted keeps its key and every byte, even those that we would write otherwise."""
     topics(kafka, prefix)
@@ -208,6 +209,7 @@ def test_what_is_left_is_sent_later_and_nothing_twice(kafka: SharedBroker, prefi
     assert Counter(message.key() for message in redriven(kafka, prefix)) == Counter(waiting | {b"new"})
 
 
+@pytest.mark.heavy
 def test_what_cannot_be_noted_is_not_passed(
     kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -345,6 +347,7 @@ def test_hostile_bytes_are_shown_safely(kafka: SharedBroker, prefix: str) -> Non
     assert "1 records there are no dead letters" in dead_letter(kafka, prefix, "list")
 
 
+@pytest.mark.heavy
 def test_show_bounds_what_is_shown(kafka: SharedBroker, prefix: str) -> None:
     """It shows the newest letters, as many as asked for, of one class."""
     topics(kafka, prefix)

@@ -355,6 +355,7 @@ def test_a_file_is_read_as_a_topic_is() -> None:
     assert found == [(1, 0, "a"), (1, 2, "b"), (3, 1, "c")]
 
 
+@pytest.mark.heavy
 def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_once(
     kafka: SharedBroker, prefix: str, services: Services
 ) -> None:

@@ -551,6 +551,7 @@ def test_traces_are_evaluated_as_published_interactions_are(
     assert re.search(r"The worst answer \(as `ragweir explain [0-9a-f]{20}", flat)
 
 
+@pytest.mark.heavy
 def test_without_prometheus_the_demo_says_how_to_install_it(
     kafka: SharedBroker,
     prefix: str,

@@ -117,6 +117,7 @@ def test_an_endpoint_that_cannot_be_used(
     assert "sk-" not in str(wrong.value)
 
 
+@pytest.mark.heavy
 def test_the_name_that_the_endpoint_gives_its_model_is_shown_as_it_is_and_obeyed_by_nothing() -> None:
     """Neither by the terminal nor as rich's markup; nothing else is looked at, as no broker is there."""
     names = ("relevance", "faithfulness", "hallucination", "contextual_relevance")
@@ -154,6 +155,7 @@ def test_without_a_judge_all_is_well() -> None:
     assert checks.requests(none) == checks.spending(none) == "none, since there is no judge"
 
 
+@pytest.mark.heavy
 def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kafka: SharedBroker, prefix: str) -> None:
     """Of each account the newest record counts, and what waits is counted by records: marks of transactions do not."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)

@@ -106,6 +106,7 @@ def test_a_warning_is_no_failure_and_stands_in_its_own_line(tmp_path: Path) -> N
     assert line.startswith("warn  secrets: routing.key is the shipped default: ")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("key", [None, SECRET])
 def test_evaluate_warns_of_the_key_that_ships(key: str | None, tmp_path: Path) -> None:
     """In its log, before it waits for Kafka; with a key of one's own it says nothing of it, and never tells the key."""

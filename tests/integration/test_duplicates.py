@@ -65,6 +65,7 @@ def never() -> Iterator[Record]:
     yield
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_evaluated_follows_from_places_alone_whatever_aborts_and_restarts_there_are(seed: int) -> None:
     chance = random.Random(seed)

@@ -253,6 +253,7 @@ def test_a_dead_address_among_good_ones_is_named(kafka: SharedBroker) -> None:
     assert checks.broker(CheckContext(good)).endswith(" answers")
 
 
+@pytest.mark.heavy
 def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str) -> None:
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir(*shared, "topics", "create").returncode == 0
@@ -263,6 +264,7 @@ def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str
     assert done.returncode == 0
 
 
+@pytest.mark.heavy
 def test_every_topic_that_needs_the_brokers_time_is_named_and_mended(kafka: SharedBroker, prefix: str) -> None:
     """Topics of an earlier release have the clocks of their writers, until `topics create` runs again."""
     names = [prefix + topic.name for topic in TOPICS.values() if topic.has_broker_time]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from commands import ROOT, evaluating, ragweir, settled, told
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import SharedBroker, create_topic, read_to_end
@@ -178,6 +179,7 @@ def test_the_story_on_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -
     assert all(character.isprintable() for character in printed.replace("\n", ""))
 
 
+@pytest.mark.heavy
 def test_an_unknown_event_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     """It says how far was looked, with status 1: the newest records only, or all there are, or none."""
     create_topic(kafka.bootstrap, f"{prefix}evaluations", 2)
@@ -199,6 +201,7 @@ def test_an_unknown_event_is_one_sentence(kafka: SharedBroker, prefix: str) -> N
     assert ", run r1, " in explain(kafka, prefix, "who", "--run", "r1")
 
 
+@pytest.mark.heavy
 def test_of_a_record_with_several_events_the_right_one_is_named(tmp_path: Path) -> None:
     """Its place is shown where it is above 0, and by no evaluation of another event of the record."""
     file = tmp_path / "evaluations.jsonl"

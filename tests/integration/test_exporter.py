@@ -455,6 +455,7 @@ def test_the_service_shows_what_has_closed(kafka: SharedBroker, prefix: str) -> 
         assert all(math.isfinite(value) for value in lag)
 
 
+@pytest.mark.heavy
 def test_without_the_topic_it_says_what_to_do(kafka: SharedBroker, prefix: str) -> None:
     """The exporter refuses to run without its topic, in one sentence."""
     own = environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=kafka.bootstrap)

@@ -169,6 +169,7 @@ def test_a_kill_inside_a_transaction_leaves_nothing_behind(
     traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 def test_a_kill_in_a_rebalance_leaves_no_partition_unread(traffic: Traffic, start: Start) -> None:
     """A worker that dies when it is to give partitions up, and comes back at once, leaves none that nobody reads."""
     traffic.publish(30)
@@ -202,6 +203,7 @@ def test_a_zombie_writes_nothing(traffic: Traffic, start: Start, moment: str) ->
     traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 def test_a_slot_started_twice_ends_the_first(traffic: Traffic, start: Start) -> None:
     """The same slot in a second process takes over; the first exits and names the other; nothing is doubled."""
     traffic.publish(500)
@@ -235,6 +237,7 @@ def test_slots_may_leave_and_come_back(kafka: SharedBroker, prefix: str, start: 
     traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 def test_a_slot_without_partitions_is_ready_and_idle(single: Traffic, start: Start) -> None:
     """More slots than partitions: the one that has none is ready all the same, and harmless."""
     service = start(single, "--workers", "3")

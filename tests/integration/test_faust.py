@@ -245,6 +245,7 @@ def test_what_is_not_finished_is_read_again(kafka: SharedBroker, prefix: str, tm
     must_be_whole(traffic, "one raised, one stopped")
 
 
+@pytest.mark.heavy
 def test_a_worker_tells_how_it_is_and_makes_dead_letters_of_what_is_rejected(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
@@ -269,6 +270,7 @@ def test_a_worker_tells_how_it_is_and_makes_dead_letters_of_what_is_rejected(
     assert evaluated == [b"before", b"after"]
 
 
+@pytest.mark.heavy
 def test_exactly_once_is_rejected_with_its_reason(prefix: str, tmp_path: Path) -> None:
     """Asked for exactly_once, neither command starts, and one sentence says why."""
     asked = {"PROCESSING_GUARANTEE": "exactly_once"}
@@ -280,6 +282,7 @@ def test_exactly_once_is_rejected_with_its_reason(prefix: str, tmp_path: Path) -
     assert service.log.read_text() == f"{line}\n"
 
 
+@pytest.mark.heavy
 def test_missing_topics_end_it_with_a_sentence(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Without its topics it says which and how to make them, and is not started again and again."""
     with worker(kafka.bootstrap, prefix, tmp_path / "log") as service:

@@ -162,6 +162,7 @@ def test_a_job_whose_day_is_over_is_asked_for_again_and_that_is_no_failure() -> 
 # The parts of a worker's partitions.
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("partitions", [1, 6, 12, 40])
 @pytest.mark.parametrize("share", [0.1, 0.35, 1.0])
 def test_nine_tenths_of_twenty_reservations_are_spent_on_a_day_with_demand(partitions: int, share: float) -> None:
@@ -358,6 +359,7 @@ def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expir
     assert max(days) <= datetime.now(UTC).date().isoformat()
 
 
+@pytest.mark.heavy
 def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
     kafka: SharedBroker, prefix: str, services: Services
 ) -> None:

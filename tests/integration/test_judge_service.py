@@ -168,6 +168,7 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
         assert service.stop() == 0
 
 
+@pytest.mark.heavy
 def test_a_result_that_kafka_rejects_becomes_a_dead_letter_and_all_others_are_judged(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
@@ -265,6 +266,7 @@ def test_an_offset_that_was_forgotten_judges_nothing_twice(
         assert [(line["partition"], line["goes_on_at"]) for line in told] == [(each, 20) for each in range(PARTITIONS)]
 
 
+@pytest.mark.heavy
 def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
@@ -308,6 +310,7 @@ def test_an_outage_costs_no_request_and_no_rebalance(requests: Requests, start: 
         assert len(service.logged("partitions assigned")) == 1, "no rebalance"
 
 
+@pytest.mark.heavy
 def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(requests: Requests, start: Start) -> None:
     with simulated_judge() as judge:
         judge.set_faults(shares={"429": "all"}, retry_after_s=1, requests=18)
@@ -405,6 +408,7 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(requests: Requests, s
         requests.must_be_judged_exactly_once()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -260,6 +260,7 @@ def test_kills_of_several_workers_lose_and_double_nothing(deploy: Deploy) -> Non
     deployed.must_be_right()
 
 
+@pytest.mark.heavy
 def test_marks_follow_the_brokers_time_whatever_the_clocks_of_the_workers(deploy: Deploy) -> None:
     """One is four minutes ahead and one behind; the first record of each asks for the time, and marks nothing."""
     deployed = deploy(workers=2, ahead_s=(240, -240))
@@ -283,6 +284,7 @@ def test_marks_follow_the_brokers_time_whatever_the_clocks_of_the_workers(deploy
     assert not any(worker.logged("follow this machine's clock") for worker in deployed.workers)
 
 
+@pytest.mark.heavy
 def test_the_marks_of_idle_partitions_go_on(deploy: Deploy) -> None:
     """Those that were empty from the start, and those that end in the markers of a transaction."""
     deployed = deploy(workers=2)
@@ -299,6 +301,7 @@ def test_the_marks_of_idle_partitions_go_on(deploy: Deploy) -> None:
     assert sum(len([each for each in own if isinstance(each, Slice)]) for own in deployed.log()[0].values()) == 3
 
 
+@pytest.mark.heavy
 def test_an_open_transaction_holds_the_clock(deploy: Deploy) -> None:
     """Its records are in the log and unread: at its end they come with the times at which they were written."""
     deployed = deploy()
@@ -315,6 +318,7 @@ def test_an_open_transaction_holds_the_clock(deploy: Deploy) -> None:
     deployed.must_be_right()
 
 
+@pytest.mark.heavy
 def test_the_next_worker_goes_on_from_the_last_mark(deploy: Deploy) -> None:
     """It stands in the metadata of the committed offset: a producer whose clock is behind is not late at a restart."""
     deployed = deploy(times="CreateTime")
@@ -331,6 +335,7 @@ def test_the_next_worker_goes_on_from_the_last_mark(deploy: Deploy) -> None:
     assert found.time_ms >= before
 
 
+@pytest.mark.heavy
 def test_what_is_not_otlp_is_a_dead_letter(deploy: Deploy) -> None:
     """And so is a trace that no record of spans can hold; everything else goes on, in one attempt."""
     deployed = deploy(RAGWEIR_LIMITS__MAX_EVENT_BYTES="20000")
@@ -432,6 +437,7 @@ def test_otlp_is_needed_and_ragweirs_own_topics_are_no_sources() -> None:
         assert f"{own} is ragweir's own topic" in told(refused)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_a_stopped_process_marks_nothing_that_it_has_not_read(deploy: Deploy, seconds: float) -> None:
     """It is stopped at any moment, also between the answer about an end and its mark."""

@@ -189,6 +189,7 @@ def test_the_runtime_calls_the_whole_lifecycle_in_its_order(kafka: SharedBroker,
     assert "on_abort" not in names(agent)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("holds", [False, True], ids=["settles at once", "holds records"])
 def test_a_record_whose_outcome_kafka_does_not_take_becomes_a_dead_letter_whoever_holds_it(
     kafka: SharedBroker, prefix: str, *, holds: bool

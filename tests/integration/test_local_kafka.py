@@ -140,6 +140,7 @@ def test_a_folder_of_ones_own_outlives_the_broker(tmp_path: Path) -> None:
         assert [m.value() for m in read_to_end(kafka.bootstrap, "kept")] == [b"still here"]
 
 
+@pytest.mark.heavy
 def test_ctrl_c_reaches_us_and_not_the_broker() -> None:
     """After SIGINT to the whole terminal group the broker still answers, and it is gone when the block ends."""
     holder, port, folder = hold_a_broker()
@@ -150,6 +151,7 @@ def test_ctrl_c_reaches_us_and_not_the_broker() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.heavy
 def test_the_command_runs_a_kafka_until_ctrl_c() -> None:
     """It says how to use its Kafka, a second one on its port says so in one line, and SIGINT ends it with status 0."""
     port = str(free_port())
@@ -169,6 +171,7 @@ def test_the_command_runs_a_kafka_until_ctrl_c() -> None:
     assert not listening(int(port))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kept", [False, True], ids=["temporary", "kept"])
 def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Path) -> None:
     """When our process is killed outright the broker goes too, with its folder unless that one was given."""
@@ -184,6 +187,7 @@ def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Pa
     assert folder.exists() == kept
 
 
+@pytest.mark.heavy
 def test_a_broker_that_dies_is_quoted() -> None:
     """A broker that cannot start ends the wait at once, with its last log lines in the error."""
     with (

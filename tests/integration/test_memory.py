@@ -132,6 +132,7 @@ def test_windows_of_many_label_sets_stay_within_their_memory(max_mb: int, minute
     assert overflow
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "minutes", [pytest.param(20, id="20 minutes"), pytest.param(1_440, id="a day", marks=pytest.mark.long)]
 )

@@ -61,6 +61,7 @@ def test_the_package_of_the_example(installed: Path, tmp_path: Path) -> None:
     assert scored["catalogue_version"].startswith("3+")
 
 
+@pytest.mark.heavy
 def test_an_entry_point_that_is_not_named_is_not_imported(installed: Path, tmp_path: Path) -> None:
     copy = tmp_path / "site"
     copy.mkdir()
@@ -109,12 +110,14 @@ def test_a_metric_without_end_is_stopped(tmp_path: Path) -> None:
     assert "too long" in done.stdout.decode()
 
 
+@pytest.mark.heavy
 def test_there_has_to_be_something_to_check(tmp_path: Path) -> None:
     assert 'metrics.modules = ["my_metrics"]' in told(ragweir("metrics", "check", folder=tmp_path))
     assert "there is no metric 'nothing'" in told(ragweir("metrics", "check", "nothing", folder=tmp_path))
     assert "computed by a suite" in told(ragweir("metrics", "check", "ragas_score", folder=tmp_path))
 
 
+@pytest.mark.heavy
 def test_score_names_a_metric_that_failed_on_live_events(tmp_path: Path) -> None:
     """A value out of bounds and an exception are null in the evaluation, and told on standard error."""
     (tmp_path / "broken.py").write_text(BROKEN)

@@ -88,6 +88,7 @@ def test_the_wheel_claims_no_name_but_its_own(wheel: Path) -> None:
     assert ours <= data, "data files are missing"
 
 
+@pytest.mark.heavy
 def test_every_module_is_importable_beside_packages_of_the_same_names(python: Path, tmp_path: Path) -> None:
     assert int(run(python, tmp_path, "-c", _IMPORT_ALL)) > 150
 

@@ -81,6 +81,7 @@ def applied(settings: Settings) -> Round:
     return plan_once(settings, DAY, now, watch, applied=True)
 
 
+@pytest.mark.heavy
 def test_applying_twice_appends_one_row(settings: Settings, tmp_path: Path) -> None:
     flags = ["--bootstrap-servers", settings.kafka.bootstrap_servers, "--prefix", settings.topics.prefix]
     report = tmp_path / "report.json"
@@ -160,6 +161,7 @@ def test_rows_that_are_late_by_the_brokers_time_are_not_committed(settings: Sett
     assert len(effective_rows(settings)) == 1
 
 
+@pytest.mark.heavy
 def test_up_plans_at_its_start_if_there_is_a_judge(settings: Settings, services: Services) -> None:
     create_topics(settings)
     judge = {"judge__base_url": "http://127.0.0.1:9/v1", "judge__daily_budget_usd": "none"}
@@ -171,6 +173,7 @@ def test_up_plans_at_its_start_if_there_is_a_judge(settings: Settings, services:
     assert [row["application"] for row in rows(settings)] == ["shop"]
 
 
+@pytest.mark.heavy
 def test_windows_without_applications_are_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     flags = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     done = ragweir(*flags, "routing", "plan", RAGWEIR_WINDOWS__DIMENSIONS='["model"]')

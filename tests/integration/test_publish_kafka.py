@@ -91,6 +91,7 @@ def test_a_fork_neither_doubles_nor_loses_events(kafka: SharedBroker, prefix: st
         assert len(ids) % len(expected) == 0
 
 
+@pytest.mark.heavy
 def test_children_of_multiprocessing_publish_to_their_end(kafka: SharedBroker, prefix: str) -> None:
     """A pool's processes inherit a publisher that was used before, and send what waits when they end."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
@@ -115,6 +116,7 @@ def test_children_of_multiprocessing_publish_to_their_end(kafka: SharedBroker, p
     assert ids == ["child-0", "child-1", "child-2", "child-3", "parent"]
 
 
+@pytest.mark.heavy
 def test_what_waits_is_sent_at_the_end_of_the_process(kafka: SharedBroker, prefix: str) -> None:
     """A program that ends right after its last event loses none, by its end or by an exception."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")
@@ -216,6 +218,7 @@ def test_a_topic_that_does_not_exist_is_logged(
     assert any("Unknown topic or partition" in message for message in caplog.messages), caplog.messages
 
 
+@pytest.mark.heavy
 def test_memory_is_bounded_at_ten_times_what_can_be_sent(kafka: SharedBroker, prefix: str) -> None:
     """An application that publishes without pause keeps its memory; each event is sent or counted."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions")

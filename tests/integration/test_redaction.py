@@ -205,6 +205,7 @@ def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(
     assert "example.org" not in told.out + told.err
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("hooks")
 def test_a_hook_that_ends_its_process_lets_nothing_go_and_the_next_event_finds_another() -> None:
     redactor = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:deadly"))
@@ -216,6 +217,7 @@ CATASTROPHE = Case("a" * 60 + "!", "Babbage")
 """What (a+)+$ tries in 2^60 ways."""
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("hooks")
 @pytest.mark.parametrize(
     "settings", [{"redact_patterns": {"bad": "(a+)+$"}}, {"redact_hook": "redaction_hooks:endless"}], ids=str
@@ -251,6 +253,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", ["fine", "a" * 60 + "!"], ids=["idle", "searching"])
 def test_the_process_does_not_outlive_a_worker_that_is_killed(text: str, tmp_path: Path) -> None:
     (tmp_path / "orphan.py").write_text(ORPHAN.format(limit=1.0, text=text))

@@ -449,6 +449,7 @@ def test_what_cannot_be_rehearsed_is_told_in_a_sentence(
     assert isinstance(raised.value, PermanentError) is (status == 1)
 
 
+@pytest.mark.heavy
 def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Over partitions, with the SLOs of the settings: the same as from a file, and the drop is told."""
     rows = lines([(60, 0.01), (90, 0.9), (30, 0.01)], rate=5, tenant="acme")

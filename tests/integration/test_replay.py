@@ -253,6 +253,7 @@ def test_a_folder_of_other_formats_comes_to_the_same_as_its_topic(past: History,
     assert other.returncode == 1
 
 
+@pytest.mark.heavy
 def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Stopped again and again after some thousand lines, each is loaded once, and no line is lost."""
     files = [tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
@@ -480,6 +481,7 @@ def test_progress_is_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixt
     assert starting == "starting: under way"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -545,6 +547,7 @@ def test_a_rate_is_never_exceeded() -> None:
     assert taken >= 200
 
 
+@pytest.mark.heavy
 def test_the_settings_map_is_for_the_live_input_and_not_for_another_topic(past: History) -> None:
     """A topic in our own shape is read as it is, although live traffic comes from a foreign one, through a map."""
     foreign = {"RAGWEIR_INPUT__TOPIC": "theirs", "RAGWEIR_INPUT__MAP": str(ROOT / "deploy" / "maps" / "mtrag.toml")}

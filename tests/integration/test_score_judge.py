@@ -85,6 +85,7 @@ def summed(done: subprocess.CompletedProcess[bytes]) -> tuple[int, int, str, flo
     return int(found[1]), int(found[2]), found[3], float(found[4]), found[5]
 
 
+@pytest.mark.heavy
 def test_an_evaluation_names_the_model_that_answered_and_not_the_one_asked_for(file: Path, tmp_path: Path) -> None:
     """Behind a familiar name may be another model, such as the simulated one; answers from the cache tell it too."""
     with simulated_judge() as simulated:
@@ -127,6 +128,7 @@ def test_each_selected_event_is_judged_once_and_the_bill_is_what_the_endpoint_ch
     assert plain.stderr.decode().splitlines()[-1] == f"{EVENTS} scored; {len(judged)} selected for the judge"
 
 
+@pytest.mark.heavy
 def test_windows_hold_what_was_judged_and_do_not_depend_on_the_order(file: Path, tmp_path: Path) -> None:
     lines = file.read_bytes().splitlines()
     turned = tmp_path / "turned.jsonl"
@@ -146,6 +148,7 @@ def test_windows_hold_what_was_judged_and_do_not_depend_on_the_order(file: Path,
     assert sum(each["count"] for each in judged) > 0
 
 
+@pytest.mark.heavy
 def test_what_is_over_the_budget_is_told_and_stays_unjudged(file: Path) -> None:
     """It is no failure. What the endpoint charged is within the budget, the check at the start included."""
     cap = 0.01
@@ -164,6 +167,7 @@ def test_what_is_over_the_budget_is_told_and_stays_unjudged(file: Path) -> None:
     assert (calls["prompt_tokens"] * 0.15 + calls["completion_tokens"] * 0.6) / 1e6 <= dollars + 1e-4 <= cap
 
 
+@pytest.mark.heavy
 def test_what_fails_is_tried_again_until_it_is_judged(file: Path) -> None:
     """Each call is made once and half of them fail: what comes to nothing comes again, and nothing is lost."""
     once = {"attempts": 1, "breaker_failures": 10_000, "retry_delay_s": 1, "retries": 30, "cache_entries": 0}
@@ -202,6 +206,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("options", "settings", "status", "sentence"), [case[1:] for case in REFUSED], ids=lambda _: ""
 )
@@ -263,6 +268,7 @@ def test_an_outage_is_waited_out_and_an_interrupt_ends_with_what_is_done(file: P
             assert set(judged) == selected(scored)
 
 
+@pytest.mark.heavy
 def test_a_terminal_shows_how_far_it_is_and_that_the_scores_are_simulated(file: Path, tmp_path: Path) -> None:
     """Under whichever name the simulated judge was asked."""
     ours, theirs = pty.openpty()

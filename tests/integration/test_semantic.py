@@ -231,6 +231,7 @@ SENTENCES = (
 )
 
 
+@pytest.mark.heavy
 def test_vectors_are_those_of_the_usual_recipe(local: LocalEmbedder) -> None:
     """BERT's tokenizer, a padded batch, a masked mean, length 1: computed here by other means, the same vectors."""
     tokenizer = BertWordPieceTokenizer(str(files("ragweir.streams.services.judge") / "bert_uncased_vocab.txt"))
@@ -268,6 +269,7 @@ def test_a_texts_markers_are_only_its_letters(local: LocalEmbedder) -> None:
     assert local._pieces("[SEP]") == [local._tokenizer.token_to_id(word) for word in ("[", "sep", "]")]
 
 
+@pytest.mark.heavy
 def test_a_long_text_is_read_to_its_end_in_windows(local: LocalEmbedder) -> None:
     """What the model reads at once is bounded; what stands behind the first window still counts."""
     text = "heath " * (2 * WINDOW_TOKENS)

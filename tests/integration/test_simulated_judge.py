@@ -147,6 +147,7 @@ def texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 # What it says
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "case",
@@ -794,6 +795,7 @@ def test_it_stops_while_requests_hang_and_leaves_its_port_free() -> None:
 # The command
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_serves_until_told_to_stop(how: signal.Signals) -> None:
     """It prints one line: where it is, that it is simulated, and settings that the judge takes."""

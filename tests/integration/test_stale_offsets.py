@@ -36,6 +36,7 @@ def evaluated(traffic: Traffic, start: Start) -> None:
     assert not worker.logged(BEHIND)
 
 
+@pytest.mark.heavy
 def test_an_offset_that_was_set_back_doubles_nothing(prefix: str, traffic: Traffic, start: Start) -> None:
     """The worker goes on behind what it has written, and says so for each partition that it concerns."""
     evaluated(traffic, start)
@@ -52,6 +53,7 @@ def test_an_offset_that_was_set_back_doubles_nothing(prefix: str, traffic: Traff
     }
 
 
+@pytest.mark.heavy
 def test_a_forgotten_group_doubles_and_loses_nothing(prefix: str, traffic: Traffic, start: Start) -> None:
     """What came while nobody worked is evaluated, although a new group would begin at the end."""
     evaluated(traffic, start)

@@ -42,6 +42,7 @@ def events_of(file: Path) -> list[str]:
     return [orjson.loads(line)["event_id"] for line in content.splitlines()]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_within_a_file_it_says_how_far_it_came(number: signal.Signals, tmp_path: Path) -> None:
     """Of many lines some are scored, without a gap and each whole; the line that is told is the last of them."""

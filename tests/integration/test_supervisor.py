@@ -61,6 +61,7 @@ def test_a_worker_that_stands_still_is_ended_and_started_anew() -> None:
     assert [line["status"] for line in logs if "status" in line] == [-9, -9]
 
 
+@pytest.mark.heavy
 def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
     """A start that takes longer than a loop may stand still is none that hangs; a start without end is."""
     turns = iter(range(160))
@@ -188,6 +189,7 @@ def test_a_reason_of_any_length_fits_one_line() -> None:
     listener.close()
 
 
+@pytest.mark.heavy
 def test_up_goes_on_without_the_service_that_cannot_run(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """Where aggregate has no topic to write to, evaluate still evaluates, and the end says that one could not run."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)

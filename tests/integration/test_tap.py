@@ -78,6 +78,7 @@ def shares(printed: str) -> dict[str, str]:
     return dict(re.findall(r"^  ([\w.]+) +(\d+ %)", printed, re.MULTILINE))
 
 
+@pytest.mark.heavy
 def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     """Of our events it tells each metric's share, why not the others, samples and the next commands; no map."""
     values = [own(number, expected="In 2004." if number % 2 else None) for number in range(40)]
@@ -156,6 +157,7 @@ def test_a_map_that_reads_nothing_fails(kafka: SharedBroker, prefix: str, tmp_pa
     assert "Next" not in printed
 
 
+@pytest.mark.heavy
 def test_the_map_in_the_settings_is_for_the_input_topic(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """The configured map reads the configured topic, and the next command needs no flags; another is not read by it."""
     file = tmp_path / "map.toml"
@@ -180,6 +182,7 @@ def test_half_a_map_is_shown_to_be_completed(kafka: SharedBroker, prefix: str) -
     assert "SECRET" not in printed
 
 
+@pytest.mark.heavy
 def test_garbage_is_counted_by_reason(kafka: SharedBroker, prefix: str) -> None:
     """A topic without any event is told by what it holds, and fails."""
     oversized = b'"' + b"x" * 1_048_577 + b'"'
@@ -205,12 +208,14 @@ def test_nothing_to_look_at_is_one_sentence(kafka: SharedBroker, prefix: str) ->
     )
 
 
+@pytest.mark.heavy
 def test_repeated_ids_are_told(kafka: SharedBroker, prefix: str) -> None:
     """It warns of events that share an id, since of their evaluations readers keep the last."""
     topic = filled(kafka, prefix, [own(number // 2) for number in range(10)])
     assert "5 of them repeat an event_id" in tap(kafka, topic)
 
 
+@pytest.mark.heavy
 def test_what_a_terminal_obeys_does_not_reach_it(kafka: SharedBroker, prefix: str) -> None:
     """Ids come from outside: escape sequences and markup in them are shown, not obeyed."""
     topic = filled(kafka, prefix, [own(0, event_id="\x1b[2J\x9b[bold]x\n")])
@@ -229,6 +234,7 @@ def test_few_records_on_many_partitions_are_all_found(kafka: SharedBroker, prefi
     assert len(newest(kafka, topic, 2)) == 2
 
 
+@pytest.mark.heavy
 def test_records_bounds_what_is_read(kafka: SharedBroker, prefix: str) -> None:
     """It reads the newest of a long topic, as many as --records says."""
     topic = filled(kafka, prefix, map(own, range(2_000)))
@@ -295,6 +301,7 @@ def traces(kafka: SharedBroker) -> tuple[set[str], dict[tuple[str, int], tuple[i
     return groups, ends
 
 
+@pytest.mark.heavy
 def test_it_leaves_no_trace() -> None:
     """Looking leaves no group, no committed offset, no topic and no record behind, on a broker of its own."""
     with local_kafka() as kafka:
@@ -343,6 +350,7 @@ def test_times_that_cannot_be_true_are_told(kafka: SharedBroker, prefix: str, na
         assert re.search(shown, checks.times(findings))
 
 
+@pytest.mark.heavy
 def test_what_was_repaired_is_told(kafka: SharedBroker, prefix: str) -> None:
     """Events that had to be repaired are counted by what was repaired."""
     values = [
@@ -366,6 +374,7 @@ def tapped(*arguments: str | Path, status: int = 0, folder: Path = ROOT) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("file", "product", "read", "unread"),
     [
@@ -473,6 +482,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: byt
     assert done.stderr.decode().startswith(told)
 
 
+@pytest.mark.heavy
 def test_a_wrong_name_is_told_as_that_of_a_file() -> None:
     """A path that does not exist is no topic; a name with a file's suffix is told to be neither."""
     done = ragweir("tap", "nowhere/rows.jsonl")

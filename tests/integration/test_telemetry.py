@@ -310,6 +310,7 @@ def test_a_taken_port_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     assert f"the telemetry port {port} cannot be opened (Address already in use); set telemetry.port" in line
 
 
+@pytest.mark.heavy
 def test_counts_and_the_log_equal_what_was_written(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """After a backlog of good events and poison the counters equal the records of the output topics.
 

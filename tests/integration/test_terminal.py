@@ -203,6 +203,7 @@ def test_the_judges_model(monkeypatch: pytest.MonkeyPatch) -> None:
     must_be_harmless(drawn(summary.table()))
 
 
+@pytest.mark.heavy
 def test_publish_and_tap(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
     create_topic(kafka.bootstrap, f"{prefix}interactions")

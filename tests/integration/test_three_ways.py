@@ -133,6 +133,7 @@ def test_real_interactions_go_three_ways(kafka: SharedBroker, prefix: str, tmp_p
     must_agree(kafka, prefix, DATA.read_bytes().splitlines(), 0, tmp_path)
 
 
+@pytest.mark.heavy
 def test_events_that_the_map_does_not_select_are_counted_in_all_three_ways(
     kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_topics_grow_between_two_halves_of_the_traffic(deployed: Deployment, tmp
     assert {partition for partitions in of_event.values() for partition in partitions} == set(range(AFTER))
 
 
+@pytest.mark.heavy
 def test_growing_goes_on_where_it_was_interrupted(deployed: Deployment) -> None:
     """Meanwhile judge does not run: two of its workers would have the ledger of the same partition."""
     growth = TopicGrowth(deployed.settings, AFTER)
@@ -163,6 +164,7 @@ def test_growing_goes_on_where_it_was_interrupted(deployed: Deployment) -> None:
     assert (again.returncode, again.stdout) == (0, b"")
 
 
+@pytest.mark.heavy
 def test_what_keeps_topics_from_growing_is_said_and_nothing_is_changed(deployed: Deployment) -> None:
     few = deployed.run("topics", "grow", "--partitions", "1", "--yes")
     assert "Kafka takes none away" in told(few)

@@ -105,6 +105,7 @@ def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_star
     assert service.sample(f'ragweir_topics_recreated_total{{topic="{single.topic}"}}') == 1
 
 
+@pytest.mark.heavy
 def test_a_topic_that_is_made_again_while_no_worker_runs_begins_where_new_groups_do(
     single: Traffic, start: Start
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_topic_that_is_made_again_while_no_worker_runs_begins_where_new_groups
     assert set(evaluated(single)) == ids("old", 10) | ids("new", 30)
 
 
+@pytest.mark.heavy
 def test_nothing_of_a_batch_is_committed_once_its_topic_is_another(single: Traffic, start: Start) -> None:
     """A worker that sleeps while the topic is deleted and made again reads the new one at the old offset."""
     service = start(single, "--workers", "1")
@@ -195,6 +197,7 @@ def counted(traffic: Traffic) -> int:
     return sum(window.get("events", 0) for window in newest.values())
 
 
+@pytest.mark.heavy
 def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
     prefix: str, single: Traffic, start: Start
 ) -> None:
@@ -231,6 +234,7 @@ def test_windows_count_evaluations_of_a_topic_that_was_made_again_while_no_worke
     eventually(lambda: counted(single) == 77, "the new ones are counted as well")
 
 
+@pytest.mark.heavy
 def test_a_broker_that_dies_before_the_ids_are_known_is_told_as_lost() -> None:
     """Whoever waits for ids says that the broker is lost: neither consumer nor producer is polled meanwhile."""
     connection, began = Connection(quiet=True), time.monotonic()

@@ -60,6 +60,7 @@ def put(kafka: SharedBroker, topic: str, key: bytes | None, value: bytes, **more
 # tap.
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("form", ["pb", "json"])
 def test_tap_tells_shares_reasons_and_the_exporters_defaults(kafka: SharedBroker, prefix: str, form: str) -> None:
     """Traces are spread over partitions without a key, as by the exporter's default, in either form."""
@@ -96,6 +97,7 @@ def test_tap_warns_of_records_near_the_exporters_limit_and_knows_trace_keys(kafk
     assert "no key" not in text
 
 
+@pytest.mark.heavy
 def test_tap_leaves_out_traces_that_may_go_on(kafka: SharedBroker, prefix: str) -> None:
     """A trace whose newest record is younger than settle_s is not counted as lacking spans."""
     topic = create_topic(kafka.bootstrap, f"{prefix}otlp")
@@ -171,6 +173,7 @@ def test_doctor_checks_the_newest_traces_their_topics_and_the_times_of_assembly(
     assert missing["trace_topics"].startswith(f"wrong there is no topic {prefix}missing: create it, or set input.topic")
 
 
+@pytest.mark.heavy
 def test_doctor_needs_no_topics_of_assemble_without_traces(kafka: SharedBroker, prefix: str) -> None:
     """Who publishes interactions need not create them, and sees no check of traces."""
     run(kafka, prefix, "topics", "create")
@@ -190,6 +193,7 @@ def told_by(kafka: SharedBroker, prefix: str, event_id: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.heavy
 def test_explain_shows_the_tree_of_a_trace_and_the_use_of_each_span(kafka: SharedBroker, prefix: str) -> None:
     """A repeated span is counted once, a late one is named and without effect, and a cut or failed one says so."""
     for name in ("interactions", "evaluations", "spans", "assembly"):

@@ -201,6 +201,7 @@ def test_live_traffic_with_one_fast_clock(kafka: SharedBroker, prefix: str, serv
     assert aggregate.sample("ragweir_late_events_total") == 0
 
 
+@pytest.mark.heavy
 def test_a_backlog_in_any_order(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """Three hours of events in any order, all records written now: the windows shown in the end are complete."""
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=4)

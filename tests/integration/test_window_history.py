@@ -370,6 +370,7 @@ def held(count: int) -> int:
     return most
 
 
+@pytest.mark.heavy
 def test_merging_holds_one_window_of_each_size() -> None:
     """Held are the accumulators of one window per size, and the base window that was read: however many there are."""
     assert held(120) == held(80) <= 3 * 3 + 3 + 3

@@ -434,6 +434,7 @@ def test_state_that_does_not_fit_the_offsets_is_rejected(of: Evaluations, start:
     must_agree(of)
 
 
+@pytest.mark.heavy
 def test_an_older_offset_is_asked_for_again(of: Evaluations, start: Start) -> None:
     """A coordinator that is still loading can answer one; the windows say which is right."""
     publish_minute(of, 100)
@@ -486,6 +487,7 @@ def test_a_gap_left_by_retention_is_gone_over(of: Evaluations, start: Start, run
     eventually(lambda: again.logged("partitions assigned"), "its state fits its offsets")
 
 
+@pytest.mark.heavy
 def test_an_idle_worker_is_silent_and_slos_are_counted_once(of: Evaluations, start: Start) -> None:
     """Progress is told until every partition is idle, and then nothing; SLO counters start at 0."""
     slos = [{"name": "grounded", "metric": "context_support", "at_least": 0.5, "objective": 0.9}]

@@ -172,6 +172,7 @@ def test_no_value_of_any_field_makes_a_metric_raise(path: tuple[str, ...], quest
         assert breaches(fields) == []
 
 
+@pytest.mark.heavy
 @settings(max_examples=300)
 @given(st.dictionaries(st.sampled_from(PATHS), st.sampled_from(corpus.VALUES), max_size=6))
 def test_no_values_of_several_fields_make_a_metric_raise(changes: dict[tuple[str, ...], Any]) -> None:
@@ -207,6 +208,7 @@ TORTURE = {kind: corpus.text(kind, 100_000) for kind in corpus.TEXTS} | {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", TORTURE.values(), ids=TORTURE.keys())
 def test_no_text_is_too_strange_or_too_long(text: str) -> None:
     """Every metric comes to an end on texts of attack size, without raising."""

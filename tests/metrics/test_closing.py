@@ -175,6 +175,7 @@ def into() -> WindowMerger:
     return closing()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("step", [1, 7, 60])
 def test_merged_windows_equal_plain_recomputation(step: int) -> None:
     """However often windows are closed, all sizes hold exactly the events of their time, over partitions and parts."""
@@ -478,6 +479,7 @@ def test_a_part_that_shrinks_is_no_revision(into: WindowMerger) -> None:
     assert events(into.advance(2 * LATER)) == {("1m", 0): {("a",): 3, ("b",): 1}}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(5))
 def test_windows_that_are_shown_equal_plain_recomputation_however_late_records_come(seed: int) -> None:
     """In a backlog the watermark is far ahead of most records; in the end all windows that are shown are complete."""

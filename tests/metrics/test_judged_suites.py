@@ -576,6 +576,7 @@ def _vectors(embed: Embed, draw: Callable[[st.SearchStrategy[Any]], Any]) -> lis
     return [np.array(draw(rows), dtype=np.float32) for _ in embed.texts]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
 @settings(max_examples=150)
 @given(CASES, st.data())

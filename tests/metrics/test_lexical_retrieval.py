@@ -253,6 +253,7 @@ def test_absent_contexts_are_null_and_empty_ones_are_empty() -> None:
 # All of them
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("metric", [metric for metric in METRICS if metric.order_free], ids=lambda metric: metric.name)
 @given(TEXT, TEXT, st.lists(TEXT, max_size=4))
 def test_order_means_nothing_where_the_catalogue_says_so(

@@ -107,6 +107,7 @@ def test_summaries_of_different_schemes_do_not_merge(other: Scheme) -> None:
             from_record(convert(to_record(Summary.of([0.5], other)), SummaryRecord, str_keys=True), RATIO)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
 @given(values=VALUES)
 def test_a_record_says_all_of_a_summary(scheme: Scheme, values: list[float]) -> None:
@@ -185,6 +186,7 @@ def contents() -> st.SearchStrategy[WindowAggregate]:
     )
 
 
+@pytest.mark.heavy
 @given(contents(), contents(), contents())
 def test_contents_merge_in_any_order_and_stay_as_they_are(
     one: WindowAggregate, two: WindowAggregate, three: WindowAggregate

@@ -651,6 +651,7 @@ def agree(raw: str) -> None:
     assert all(own == other for own, other, kind in zip(found.tokens, folded, kinds, strict=True) if kind in "WPI")
 
 
+@pytest.mark.heavy
 @settings(max_examples=600, deadline=None)
 @given(mixtures)
 def test_agrees_with_the_plain_scanner_on_mixtures(raw: str) -> None:
@@ -737,6 +738,7 @@ ATTACKS = {
 ATTACKS["one number"] = "1." + "0" * _ATTACK + "1 million"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ATTACKS)
 def test_much_of_anything_is_read(name: str) -> None:
     found = Text(ATTACKS[name])

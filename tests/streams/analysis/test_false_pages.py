@@ -44,6 +44,7 @@ def pages(period: ActivePeriod) -> int:
     return int(np.sum(firing[1:] & ~firing[:-1]) + firing[0])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("rate", [5, 60])
 @pytest.mark.parametrize("floor", [0.03, 0.2])
 def test_a_burn_just_below_the_threshold_pages_at_most_once_a_year(rate: float, floor: float) -> None:

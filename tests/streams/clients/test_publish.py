@@ -161,6 +161,7 @@ assert os.waitpid(child, 0)[1] == 0, "the child has half of a module"
 """
 
 
+@pytest.mark.heavy
 def test_a_fork_waits_for_the_import_of_the_function_that_signs_in(tmp_path: Path) -> None:
     """A child with half of a module could neither use it nor import it again."""
     (tmp_path / "slow_sign_in.py").write_text(SLOW_SIGN_IN)

@@ -86,6 +86,7 @@ def test_decisions_are_those_of_evaluate(tmp_path: Path, workers: int) -> None:
         assert decisions(without.stdout.splitlines()) != expected
 
 
+@pytest.mark.heavy
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     file, control = tmp_path / "file.jsonl", tmp_path / "rows.jsonl"
     file.write_bytes(events(1)[0])

@@ -62,6 +62,7 @@ def test_events_without_a_time_get_one_and_are_flagged(tmp_path: Path) -> None:
         assert done.stderr.startswith(b"1 without a time got --default-time, 2026-11-01T00:00:00+00:00\n")
 
 
+@pytest.mark.heavy
 def test_windows_need_times_or_the_option(tmp_path: Path) -> None:
     """An event without a time is told before anything is written, or, far down, where it is found."""
     file, out, windows = tmp_path / "file.jsonl", tmp_path / "out.jsonl", tmp_path / "windows.jsonl"
@@ -103,6 +104,7 @@ def test_rejected_events_are_grouped_and_a_map_is_proposed_that_reads_them(tmp_p
     assert (written[32]["error_class"], written[32]["source_offset"], written[32]["value"]) == ("not_json", 33, "bad")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
@@ -122,6 +124,7 @@ def test_what_is_wrong_in_a_map_is_told_with_what_would_mend_it(rules: str, said
         assert line in error
 
 
+@pytest.mark.heavy
 def test_a_field_that_is_empty_in_one_event_is_no_matter_of_the_map(tmp_path: Path) -> None:
     (tmp_path / "file.csv").write_text("event_id,query,response\n1,q,r\n2,q,\n")
     done = ragweir("score", tmp_path / "file.csv", "--default-time", "2026-11-01")
@@ -139,6 +142,7 @@ def test_names_of_fields_cannot_control_a_terminal(tmp_path: Path) -> None:
     assert all(character.isprintable() or character == "\n" for character in error)
 
 
+@pytest.mark.heavy
 def test_results_are_replaced_only_if_something_is_scored(tmp_path: Path) -> None:
     """A wrong file or map does not cost the evaluations and windows of before; a shorter result leaves no rest."""
     file, out, windows = (tmp_path / name for name in ("file.jsonl", "out.jsonl", "windows.jsonl"))

@@ -71,6 +71,7 @@ def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
     assert b"c.jsonl.gz" in error
 
 
+@pytest.mark.heavy
 def test_duplicates_are_found_across_processes(tmp_path: Path) -> None:
     """An event that is far behind its first occurrence was scored by another process, and is still left out."""
     file = tmp_path / "file.jsonl"
@@ -113,6 +114,7 @@ def test_a_process_that_ends_while_it_answers_is_an_error() -> None:
         processes.close()
 
 
+@pytest.mark.heavy
 def test_a_signal_ends_the_input_and_what_was_read_is_scored(tmp_path: Path) -> None:
     """A Ctrl-C reaches all processes of a terminal; none of them leaves an event out that was read."""
     out = tmp_path / "out"

@@ -78,6 +78,7 @@ def test_the_nearest_passage_is_that_of_the_weakest_sentence(tmp_path: Path) -> 
     assert lines[5:] == ["3 scored"], "without --out there is no file to explain an event of"
 
 
+@pytest.mark.heavy
 def test_the_command_shows_the_answer_wherever_the_files_are(tmp_path: Path) -> None:
     """The files of a folder, an id like an option, and evaluations in another folder: as it is printed, it runs."""
     rows, away = tmp_path / "my rows", tmp_path / "away"
@@ -96,6 +97,7 @@ def test_the_command_shows_the_answer_wherever_the_files_are(tmp_path: Path) -> 
     assert done.stderr.decode().splitlines()[-2] == "  ragweir explain --file o.jsonl -- -x", "a pipe is not read again"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["ragas-0.4.3/dataset.jsonl", "deepeval-4.3.1/cases.jsonl.gz"])
 def test_the_row_is_named_in_place_of_a_hash(name: str, tmp_path: Path) -> None:
     """A map that makes ids of the contents: the command names the row, which tells a person more."""

@@ -533,6 +533,7 @@ JSON = st.recursive(
 EVENTS = st.lists(st.one_of(JSON, st.dictionaries(NAMES, JSON, max_size=8)), max_size=5)
 
 
+@pytest.mark.heavy
 @given(EVENTS)
 @example([{"id": 2**64 - 1, "query": "Who?", "response": "", "contexts": [[{"text": "x"}]], "docs": "no list"}])
 def test_a_proposal_is_never_broken(events: list[Any]) -> None:

@@ -125,6 +125,7 @@ def evaluations(values: list[bytes]) -> list[bytes | str]:
     return [each.message if isinstance(each, Rejected) else encode(each[0]) for each in found]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "expected"), FORMATS.items(), ids=FORMATS)
 @settings(max_examples=10, deadline=None)
 @given(rows=st.lists(ROW, max_size=3))

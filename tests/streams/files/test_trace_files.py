@@ -282,6 +282,7 @@ def test_a_collection_takes_more_after_it_was_read() -> None:
 # tap.
 
 
+@pytest.mark.heavy
 def test_tap_on_a_file_shows_shares_instrumentations_and_metrics() -> None:
     """It ends with the command that scores the file."""
     done = ragweir("tap", RAG, COLUMNS="200")

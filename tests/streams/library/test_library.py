@@ -101,6 +101,7 @@ def test_scoring_loads_neither_kafka_nor_the_command_line() -> None:
     assert set(isolated(code).split()) & {"typer", "confluent_kafka", "duckdb", "pandas", "polars", "aiohttp"} == set()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("used", "other"), [("pandas", "polars"), ("polars", "pandas")])
 def test_a_frame_loads_its_own_library_alone(used: str, other: str) -> None:
     code = f"import sys, ragweir, {used}; print(len(ragweir.score_frame({used}.DataFrame({{'event_id': ['1']}}))));"
@@ -505,6 +506,7 @@ def test_a_column_that_json_cannot_hold_is_named() -> None:
     assert rejected.startswith("waited: it cannot be written as JSON")
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:no row could be scored")
 @BOTH
 @given(values=st.lists(st.one_of(st.none(), st.text(), st.floats(), st.booleans()), min_size=1, max_size=3))

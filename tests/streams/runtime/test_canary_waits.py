@@ -46,6 +46,7 @@ def client(schema: Path) -> Iterator[CanaryClient]:
     made.close()
 
 
+@pytest.mark.heavy
 def test_a_record_that_waits_is_tried_later(client: CanaryClient, schema: Path) -> None:
     assert client.try_records(RECORDS) == 0
     assert client.try_records(RECORDS) == 0

@@ -37,6 +37,7 @@ def _found(tree: ast.AST) -> set[str]:
     return (read | imported) & _OTHER_WAYS
 
 
+@pytest.mark.heavy
 def test_one_function_makes_the_command_line_of_every_child() -> None:
     files = [file for folder in CODE for file in (ROOT / folder).rglob("*.py")]
     assert len(files) > 300

@@ -269,6 +269,7 @@ NAMES = st.sampled_from(["a", "ragweir-message", "ce_source", "ce_id", "content-
 VALUES = st.none() | st.binary(max_size=300) | st.sampled_from([b"ragweir/evaluate", b"ragweir/publish", PARENT])
 
 
+@pytest.mark.heavy
 @given(st.lists(st.tuples(NAMES | st.text(max_size=200), VALUES), max_size=90))
 def test_no_headers_stop_an_event(headers: list[tuple[str, bytes | None]]) -> None:
     """Whatever they are: it is evaluated, or a dead letter that can be read and redriven, with bounded headers."""

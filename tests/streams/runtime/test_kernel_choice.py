@@ -118,6 +118,7 @@ def test_a_service_that_counts_nothing_names_nothing() -> None:
     assert 'kernel=""' in shown
 
 
+@pytest.mark.heavy
 def test_doctor_names_what_counts(tmp_path: Any) -> None:
     done = ragweir(
         "doctor", folder=tmp_path, RAGWEIR_KERNEL__USE="never", RAGWEIR_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:9"

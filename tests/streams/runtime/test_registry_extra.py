@@ -26,6 +26,7 @@ def test_avro_without_its_package_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         decoder(Settings(input={"format": "avro"}, registry={"url": URL}))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("command", ["tap", "doctor", "dead_letter", "topics"])
 def test_commands_are_there_without_it(command: str) -> None:
     """In another process, as modules that are loaded stay so."""

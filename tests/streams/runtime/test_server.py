@@ -95,6 +95,7 @@ ODD: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("request_", "status"), ODD.values(), ids=ODD)
 def test_an_odd_request_is_answered_or_dropped_without_a_word(
     request_: bytes, status: bytes, capfd: pytest.CaptureFixture[str]

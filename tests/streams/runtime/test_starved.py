@@ -155,6 +155,7 @@ asyncio.run(ask())
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("answers", [True, False])
 def test_an_answer_of_the_judge_that_came_while_nothing_ran_counts(answers: bool) -> None:
     """A call that has timed out is billed at its maximum."""

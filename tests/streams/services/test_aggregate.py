@@ -565,6 +565,7 @@ def test_label_sets_stay_within_their_number() -> None:
     assert sum(sets.values()) == 1000
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("restarts", [False, True])
 def test_new_label_sets_push_no_known_one_out(restarts: bool, partition: Partition) -> None:
     """Three applications come first; then 200 new ones begin every minute, before them. The three stay apart.
@@ -630,6 +631,7 @@ def test_memory_bounds_label_sets_and_no_event_is_lost() -> None:
     assert 3 <= min(apart.values()) < 20, "each window keeps some apart"
 
 
+@pytest.mark.heavy
 def test_memory_bounds_the_same_label_sets_after_a_restart() -> None:
     """The decision depends on the records that are held, not on which of them a worker happens to have decoded."""
     chosen = {"max_bytes": 1 << 20, "hold_h": 0.4}
@@ -679,6 +681,7 @@ def test_states_that_were_given_up_make_room() -> None:
         assert (0 in partition.agent._states) == kept
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("events", [1, 10, 200, 2_000])
 def test_decoded_contents_take_what_is_accounted_for_them(events: int) -> None:
     """Contents never take more memory than they are accounted with, which is at most four times as much."""

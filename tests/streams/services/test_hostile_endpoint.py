@@ -235,6 +235,7 @@ GARBLED: dict[str, tuple[Attack, str, str]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("attack", "outcome", "why"), GARBLED.values(), ids=list(GARBLED))
 def test_an_answer_that_is_none_is_a_failure_that_the_breaker_sees_and_that_is_booked(
     attack: Attack, outcome: str, why: str
@@ -652,6 +653,7 @@ VAST: dict[str, Callable[[Request], object]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("answer", VAST.values(), ids=list(VAST))
 def test_no_answer_makes_the_agent_crash_or_its_evaluation_too_large(answer: Callable[[Request], object]) -> None:
     """300 events on one day without a budget: no sum goes beyond what JSON's readers hold either."""

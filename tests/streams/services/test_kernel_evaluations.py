@@ -67,6 +67,7 @@ def test_hostile_lines_give_the_same_bytes(limits: TextLimits) -> None:
     assert alike(list(hostile.lines(200, seed=11, most_bytes=32 * 1024)), limits=limits) > 100
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("size", [4 * 1024, pytest.param(48 * 1024, marks=pytest.mark.long)])
 def test_every_costly_shape_gives_the_same_bytes(size: int) -> None:
     assert alike([hostile.event(make(size)) for _, make in hostile.shapes()]) > 400

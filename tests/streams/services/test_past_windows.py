@@ -104,6 +104,7 @@ def models_of_all_sizes(
             )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("seed", "windows"), [(1, {}), (2, CAPPED), (3, CAPPED), (4, CAPPED | {"hold_h": 3}), (5, {"sizes": ("1m", "1d")})]
 )

@@ -115,6 +115,7 @@ def drawn(by: Router, ids: Sequence[str]) -> np.ndarray[Any, Any]:
     return np.array([[suite.status == "selected" for suite in decision.suites] for decision in decisions], float)
 
 
+@pytest.mark.heavy
 def test_suites_and_keys_and_neighbours_are_independent() -> None:
     """The draws of two suites, of two keys, and of an event and the next one are uncorrelated, to 4 standard errors."""
     ids = [f"{number}" for number in range(EVENTS)]
