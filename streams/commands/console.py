@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.analysis.labels.evaluated import EvaluationLine, read_evaluations
-from ragweir.streams.commands.app import app, out, settings
+from ragweir.streams.analysis.labels.event_texts import EventTexts
+from ragweir.streams.analysis.labels.rating_task import RatingTask
+from ragweir.streams.analysis.labels.store import LabelFile, read_queue
+from ragweir.streams.commands.app import app, out, settings, shared_flags
+from ragweir.streams.commands.inputs import check_distinct
 from ragweir.streams.commands.progress import Bars
-from ragweir.streams.commands.stopping import interrupt_on_signals
+from ragweir.streams.commands.stopping import Stop, interrupt_on_signals
+from ragweir.streams.commands.wanted_events import kept_of
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 _PACKAGES = ("jinja2", "starlette", "uvicorn")
 _CHECK_SECONDS = 1.0
@@ -38,6 +50,13 @@ def console(
             exists=True, help="File or folder of the interactions that were scored. Default: pages without texts."
         ),
     ] = None,
+    queue: Annotated[
+        Path,
+        typer.Option(dir_okay=False, help="Queue of answers to be labelled, as `ragweir labels draw` writes it."),
+    ] = Path("queue.jsonl"),
+    labels: Annotated[
+        Path, typer.Option(dir_okay=False, help="File of labels, to which those of the queue are added.")
+    ] = Path("labels.jsonl"),
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Port of the pages, in place of console.port; 0 chooses one.")
     ] = None,
@@ -47,12 +66,40 @@ def console(
     Prints an address with a token; who opens it logs in with a name. The pages are served on loopback, unless
     `console.host` or `console.socket` says otherwise. `pip install 'ragweir[console]'` installs the packages that they
     need.
+
+    On /review people label the answers of a queue, one after the other, without seeing scores, as `ragweir labels rate`
+    asks in a terminal. The queue may be drawn while the console runs.
     """
     effective = settings(console={"port": port})
     check_installed()
+    check_distinct(*files, events, queue, labels)
     with Bars() as bars:
         answers = sum(_count(file, bars) for file in files)
-    serve(effective, answers, events)
+    from ragweir.streams.console.pages.overview import overview_routes  # noqa: PLC0415 - of an extra
+    from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415
+    from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
+
+    draw = shlex.join(["ragweir", *shared_flags(), "labels", "draw", str(files[0]), "--out", str(queue)])
+    with ExitStack() as opened:
+        desk = ReviewDesk(effective, partial(_queue, effective, queue, labels, events, opened))
+        serve(effective, [*overview_routes(answers, events), *review_routes(desk, draw)], answers)
+
+
+def _queue(effective: Settings, queue: Path, labels: Path, events: Path | None, opened: ExitStack) -> RatingTask | None:
+    """Open a queue and the file of its labels; None if there is no queue yet.
+
+    Raises:
+        PermanentError: if one of them cannot be used, or no events are named.
+    """
+    if not queue.exists():
+        return None
+    if events is None:
+        raise PermanentError("labelling needs the texts of the answers: start the console with --events")
+    draw, answers = read_queue(queue)
+    file = opened.enter_context(LabelFile(labels))
+    ids = {each.event_id for each in answers}
+    texts = partial(kept_of, effective, events, ids, Stop(), EventTexts.of, has_map=False)
+    return RatingTask(answers, file, str(events), texts, partial(file.add_draw, draw))
 
 
 def check_installed() -> None:
@@ -65,10 +112,9 @@ def check_installed() -> None:
         raise PermanentError(f"the console needs the package {missing}: pip install 'ragweir[console]'")
 
 
-def serve(effective: Settings, answers: int, events: Path | None) -> None:
+def serve(effective: Settings, pages: Sequence[BaseRoute], answers: int) -> None:
     """Serve the pages until a signal comes."""
     from ragweir.streams.console.application import application  # noqa: PLC0415 - of an extra
-    from ragweir.streams.console.pages.overview import overview_routes  # noqa: PLC0415
     from ragweir.streams.console.safety.authentication import read_token  # noqa: PLC0415
     from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
 
@@ -77,7 +123,7 @@ def serve(effective: Settings, answers: int, events: Path | None) -> None:
     interrupt_on_signals()
     with listen(own) as (listening, address):
         try:
-            with served(application(overview_routes(answers, events), own, token), listening):
+            with served(application(pages, own, token), listening):
                 # A token of a file is known to those who may read it, and this may be a log.
                 path = "/login" if own.token_file or own.socket else f"/login#{token}"
                 out.say(f"{answers:,} answers are shown at {address}{path} until Ctrl-C.")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import getpass
 import shlex
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, read_topics
 from ragweir.streams.analysis.labels.raters import fault_of_name, hashed_rater
 from ragweir.streams.analysis.labels.rating import Rating
+from ragweir.streams.analysis.labels.rating_task import RatingTask, StoredRating
 from ragweir.streams.analysis.labels.store import LabelFile, read_queue
 from ragweir.streams.commands.app import STOPPED, err, out, settings, shared_flags
 from ragweir.streams.commands.inputs import check_distinct
@@ -105,7 +105,7 @@ def rate(
             has_map = map_file is not None
             ids = {each.event_id for each in answers}
             texts_of = partial(kept_of, effective, events, ids, stop, EventTexts.of, has_map=has_map)
-            task = _Task(answers, file, f"{events}", texts_of, partial(file.add_draw, draw))
+            task = RatingTask(answers, file, f"{events}", texts_of, partial(file.add_draw, draw))
             _rate(effective, task, hashed, stop, to, disagreed=disagreed)
     else:
         if events is not None or to is not None:
@@ -114,29 +114,15 @@ def rate(
         with Bars() as bars:
             content = read_topics(effective, bars.shown)
         answers = content.answers(own.name)
-        task = _Task(answers, LabelTopic(effective, content), "Kafka", partial(_texts_in_kafka, effective, answers))
+        texts = partial(_texts_in_kafka, effective, answers)
+        task = RatingTask(answers, LabelTopic(effective, content), "Kafka", texts)
         _rate(effective, task, hashed, stop, None, disagreed=disagreed)
     if stop.cut:
         raise typer.Exit(STOPPED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """The answers that people are asked about, and the place of their labels."""
-
-    answers: Sequence[QueuedAnswer]
-    labels: LabelFile | LabelTopic
-    source: str
-    """The name of the place of the texts, for messages."""
-    texts: Callable[[], dict[str, EventTexts]]
-    """Reads the texts of the answers, by event id."""
-    begin: Callable[[], None] = lambda: None
-    """Called before the first label."""
-
-
-def _rate(effective: Settings, task: _Task, hashed: str, stop: Stop, to: Path | None, *, disagreed: bool) -> None:
-    names = dict.fromkeys(each.question for each in task.answers)
-    asked = {name: question_named(effective.labels, name) for name in names}
+def _rate(effective: Settings, task: RatingTask, hashed: str, stop: Stop, to: Path | None, *, disagreed: bool) -> None:
+    asked = task.questions(effective.labels)
     rating = Rating(task.answers, task.labels.content, hashed, asked, disagreed=disagreed)
     if rating.waits:
         with stop.listening(signal.SIGHUP):
@@ -153,11 +139,11 @@ def _rate(effective: Settings, task: _Task, hashed: str, stop: Stop, to: Path | 
                 err.say(note)
             with Keys() as keys, out.screen() if screen.is_paged else nullcontext():
                 messages = notes if screen.is_paged else ()
-                RatingSession(rating, task.labels, texts, asked, keys, screen, messages).run(stop)
+                RatingSession(StoredRating(rating, task.labels), texts, asked, keys, screen, messages).run(stop)
     _report(rating, task.labels, to, disagreed=disagreed)
 
 
-def _none_found(task: _Task, to: Path | None) -> str:
+def _none_found(task: RatingTask, to: Path | None) -> str:
     number = len({each.event_id for each in task.answers})
     if to is None:
         return f"Kafka no longer has the text of any of the {number:,} answers; draw again (ragweir labels draw)"

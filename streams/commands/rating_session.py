@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ragweir.schemas.label import Label
 from ragweir.streams.analysis.labels.event_texts import EventTexts
-from ragweir.streams.analysis.labels.on_topics import LabelTopic
-from ragweir.streams.analysis.labels.rating import Rating, choices
-from ragweir.streams.analysis.labels.store import LabelFile
+from ragweir.streams.analysis.labels.rating import choices
+from ragweir.streams.analysis.labels.rating_task import StoredRating
 from ragweir.streams.commands.keys import Keys
 from ragweir.streams.commands.screens.asked_answer import AnswerScreen
 from ragweir.streams.commands.stopping import Stop
@@ -25,8 +23,7 @@ _PAGES = {" ": 1, "down": 1, "b": -1, "up": -1}
 class RatingSession:
     """Shows answers, and stores what the keys say."""
 
-    rating: Rating
-    labels: LabelFile | LabelTopic
+    stored: StoredRating
     texts: Mapping[str, EventTexts]
     questions: Mapping[str, Question]
     keys: Keys
@@ -47,10 +44,8 @@ class RatingSession:
 
     def _ask(self, message: str | None = None) -> bool:
         """Show the next answer; return false if there is none, and no person who might undo the last one."""
-        for label in self.rating.gone(machine.now()):
-            self._store(label)
+        answer = self.stored.ask(machine.now())
         self.messages = self.messages if message is None else (message,)
-        answer = self.rating.present
         if answer is not None:
             self.screen.open(self.texts[answer.event_id])
         if answer is not None or self.keys.of_terminal:
@@ -61,7 +56,7 @@ class RatingSession:
         return False
 
     def _draw(self) -> None:
-        rating = self.rating
+        rating = self.stored.rating
         if self._in_help:
             self.screen.draw_help()
         elif (answer := rating.present) is not None:
@@ -72,7 +67,7 @@ class RatingSession:
 
     def _press(self, key: str) -> bool:
         """Do what a key says; return false if the rater leaves, or all is answered."""
-        answer = self.rating.present
+        answer = self.stored.rating.present
         if self._in_help:
             self._in_help = False
             self._draw()
@@ -84,7 +79,7 @@ class RatingSession:
             self._in_help = True
             self._draw()
         elif key == "s":
-            self.rating.skip()
+            self.stored.rating.skip()
             return self._ask("skipped: it is asked again after all others")
         elif (pages := _PAGES.get(key)) is not None:
             self.screen.turn(pages)
@@ -94,20 +89,15 @@ class RatingSession:
             chosen = next((each for each in choices(self.questions[answer.question]) if each.key == key), None)
             if chosen is not None:
                 seconds = round(machine.monotonic() - self._shown_s, 3)
-                self._store(self.rating.label(chosen.value, machine.now(), seconds))
+                self.stored.answer(chosen, machine.now(), seconds)
                 return self._ask(f"saved: {chosen.name}")
             self.messages = (f"{printable(key)} is no key here",)
             self._draw()
         return True
 
     def _undo(self) -> bool:
-        if (label := self.rating.undo(machine.now())) is None:
+        if not self.stored.undo(machine.now()):
             self.messages = ("there is nothing to undo",)
             self._draw()
             return True
-        self._store(label)
         return self._ask("taken back: the last answer is asked again")
-
-    def _store(self, label: Label) -> None:
-        self.labels.add(label)
-        self.rating.stored(label)

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 
+from ragweir.errors import RagweirError
 from ragweir.streams.console.rendering import FOLDER, render
 from ragweir.streams.console.safety.authentication import Access
 from ragweir.streams.console.safety.guard import Guard
@@ -33,7 +34,8 @@ def application(pages: Sequence[BaseRoute], settings: ConsoleSettings, token: st
     """
     access = Access(settings, token)
     static = Mount("/static", _StaticFiles(directory=FOLDER / "static"))
-    app = Starlette(routes=[*login_routes(access), static, *pages], exception_handlers={HTTPException: _problem})
+    handlers = {HTTPException: _problem, RagweirError: _problem}
+    app = Starlette(routes=[*login_routes(access), static, *pages], exception_handlers=handlers)
     return Guard(app, Origins(settings.public_url), access)
 
 
@@ -53,8 +55,7 @@ class _StaticFiles(StaticFiles):
 
 
 async def _problem(request: Request, error: Exception) -> Response:
-    """Answer an error that a page raised; its detail is a sentence for the reader, without the request's texts."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    detail = error.detail if isinstance(error, HTTPException) else ""
+    """Answer an error that a page raised, which is a sentence for the reader."""
+    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (503, str(error))
     phrase = HTTPStatus(status).phrase
     return render(request, "problem.html", status, phrase=phrase, detail="" if detail == phrase else detail)

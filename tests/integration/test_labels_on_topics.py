@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, produce, read_to_end
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
 from ragweir.streams.analysis.checks.people import people, summary
@@ -20,6 +21,7 @@ from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, TopicLabels, read_topics
 from ragweir.streams.commands.progress import Bars
+from ragweir.streams.runtime.kafka.read_back import ReadBack, Written
 from ragweir.streams.runtime.kafka.reader import topics
 from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.settings import Settings, load
@@ -156,6 +158,23 @@ def test_rating_that_is_killed_loses_and_doubles_no_label(settings: Settings) ->
     rest = ragweir(*command(settings, "labels", "rate", "--rater", "ada"), text=b"n" * 30)
     assert (rest.returncode, b"all 30 answered" in rest.stderr) == (0, True), rest.stderr
     assert len(topics_now(settings).labels) == 30
+
+
+def test_a_label_that_the_topic_does_not_return_is_not_taken(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label counts once it is read at its offset, with its value: here the topic has another one there."""
+    topic, holds = LabelTopic(settings, topics_now(settings)), ReadBack.holds
+    label = Label(event_id="e1", question="supported", value=True, rater="a", kind="expert", blind=True, time=START)
+    topic.add(label)
+
+    def other(reads: ReadBack, written: Written) -> bool:
+        return holds(reads, {each: dict.fromkeys(own, b"another") for each, own in written.items()})
+
+    monkeypatch.setattr(ReadBack, "holds", other)
+    with pytest.raises(PermanentError, match="labels does not return what was written to it"):
+        topic.add(label.model_copy(update={"value": False}))
+    assert [each.value for each in topic.content.current()] == [True]
 
 
 def test_texts_that_kafka_no_longer_holds_are_said_to_be_gone(settings: Settings) -> None:

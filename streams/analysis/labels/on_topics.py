@@ -1,7 +1,8 @@
 """Draws and labels on the topics `labels.draws` and `labels`.
 
 The answers of a draw are written before the draw, in one transaction of which only one can be open: a second draw that
-begins meanwhile ends the first. A label is committed by all in-sync replicas before `LabelTopic.add` returns.
+begins meanwhile ends the first. A label is committed by all in-sync replicas, and was read from them, before
+`LabelTopic.add` returns.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -32,6 +33,8 @@ from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.store import LabelFile, PeopleLabels, read_labels
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.kafka.client import Connection, build, client_properties
+from ragweir.streams.runtime.kafka.client_messages import topic_partition_of
+from ragweir.streams.runtime.kafka.read_back import ReadBack
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.runtime.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.settings import Settings
@@ -203,6 +206,7 @@ class LabelTopic:
     def __init__(self, settings: Settings, content: PeopleLabels) -> None:
         self.content = content
         self._topics = {name: settings.output_topic(name) for name in (LABELS, DRAWS)}
+        self._read_back = {name: ReadBack(settings, topic) for name, topic in self._topics.items()}
         self._producer: Producer = build(
             Producer,
             {
@@ -236,14 +240,13 @@ class LabelTopic:
             self.content.add(label)
 
     def _write(self, name: str, parts: Sequence[tuple[bytes, RecordPart, datetime]]) -> None:
-        """Write records and wait until all in-sync replicas have them."""
+        """Write records, wait until all in-sync replicas have them, and read them."""
         failed: list[str] = []
-        delivered = 0
+        written: dict[int, dict[int, bytes]] = defaultdict(dict)
 
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            nonlocal delivered
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                delivered += 1
+                written[topic_partition_of(message)[1]][cast("int", message.offset())] = cast("bytes", message.value())
             else:
                 failed.append(error.str())
 
@@ -256,12 +259,15 @@ class LabelTopic:
             except (KafkaException, BufferError) as error:
                 failed.append(str(error))
         self._producer.flush(_TIMEOUT_SECONDS + 1)
+        delivered = sum(map(len, written.values()))
         if delivered < len(parts):
             why = failed[0] if failed else "no broker answers"
             raise PermanentError(
                 f"{len(parts) - delivered:,} of {len(parts):,} records of {self._topics[name]} were not taken: {why}; "
                 "do it again"
             )
+        if not self._read_back[name].holds(written):
+            raise PermanentError(f"{self._topics[name]} does not return what was written to it; do it again")
 
 
 def labels_now(settings: Settings, file: Path | None, progress: ShowProgress) -> PeopleLabels:

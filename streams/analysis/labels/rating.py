@@ -6,7 +6,7 @@ A label counts once it is stored: `Rating` makes it, its caller stores it, and `
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ class Rating:
         rater: hash of the rater's name.
         questions: the questions of the queue by name.
         disagreed: True to ask a third rater about the answers on which two disagree, and about no others.
+        skipped: event ids and questions of answers that are asked after all others, in this order.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Rating:
         questions: Mapping[str, Question],
         *,
         disagreed: bool = False,
+        skipped: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._rater, self._questions = rater, questions
         labels: dict[_Asked, list[Label]] = defaultdict(list)
@@ -79,6 +81,9 @@ class Rating:
             is_own, others = self._own_and_others(labels[key])
             if self._two_disagree(answer, others) if disagreed else is_own or len(others) < answer.raters:
                 (own if is_own else self._waiting)[key] = answer
+        for key in skipped:
+            if key in self._waiting:
+                self._waiting[key] = self._waiting.pop(key)
         mine = [(label.event_id, label.question) for label in given.current() if label.rater == rater]
         self._answered = {key: own[key] for key in mine if key in own}
         """The answers that the rater has labelled, in the order of the labels."""

@@ -1,4 +1,7 @@
-"""Files of labels and queues of answers, as JSON lines. A label is on disk before `LabelFile.add` returns."""
+"""Files of labels and queues of answers, as JSON lines.
+
+A label is on disk, and was read there, before `LabelFile.add` returns.
+"""
 
 from __future__ import annotations
 
@@ -181,13 +184,18 @@ class LabelFile:
             self.content.add(label)
 
     def _write(self, *records: Draw | Label) -> None:
-        left = memoryview(written(records))
+        lines = written(records)
+        left = memoryview(lines)
         try:
+            place = os.fstat(self._descriptor).st_size
             while left:
                 left = left[os.write(self._descriptor, left) :]
             os.fsync(self._descriptor)
+            is_there = os.pread(self._descriptor, len(lines), place) == lines
         except OSError as error:
             raise PermanentError(f"{self._file} cannot be written: {error.strerror}") from None
+        if not is_there:
+            raise PermanentError(f"{self._file} does not hold what was written to it; check its disk, and label again")
 
 
 def _lock(descriptor: int, file: Path) -> None:

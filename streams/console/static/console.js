@@ -7,3 +7,9 @@ if (token && location.hash.length > 1) {
   history.replaceState(null, "", location.pathname + location.search);
   document.getElementById("name").focus();
 }
+
+// A key presses the button that names it, unless something is being written.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  document.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+});

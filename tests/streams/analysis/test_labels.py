@@ -321,6 +321,17 @@ def test_a_later_label_replaces_an_earlier_one_of_the_same_person(tmp_path: Path
     assert [(each.rater, each.value) for each in found.current()] == [("b", False), ("a", False)]
 
 
+def test_a_label_that_the_disk_does_not_return_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a disk that keeps zeros, as after a lost write."""
+    write = os.write
+    with LabelFile(tmp_path / "labels.jsonl") as file:
+        file.add(label("1", value=True))
+        monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, bytes(len(data))))
+        with pytest.raises(PermanentError, match="does not hold what was written"):
+            file.add(label("2", value=True))
+        assert [each.event_id for each in file.content.current()] == ["1"]
+
+
 def test_of_two_labels_on_topics_the_later_one_counts_in_whatever_order_they_are_read() -> None:
     """When topics grow, a key gets another partition, and the partitions are read at the same time."""
     newer, older = (label("1", value=said, time=NOW - timedelta(hours=age)) for said, age in ((True, 0), (False, 1)))
