@@ -139,6 +139,7 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_sessionfinish() -> None:
     """Stop the broker."""
+    gc.unfreeze()  # At the end some packages report what was not collected.
     for thread in _broker_threads:
         thread.finished.set()
         thread.join()
