@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Need = Literal["", "judge", "traces", "otlp", "format"]
+Need = Literal["", "judge", "traces", "otlp", "format", "feedback"]
 """The settings with which a part runs, or a topic is used: always, with a judge, with traces as the input, with
-`output.otlp`, or with `output.format`."""
+`output.otlp`, with `output.format`, or with `feedback.enabled`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ PARTS = {
         Part("join", "traces", group=True, alone=True, transactions=True),
         Part("judge", "judge", group=True, progress=True, alone=True, transactions=True),
         Part("aggregate", group=True, alone=True, transactions=True),
+        Part("match", "feedback", group=True, alone=True, transactions=True),
+        Part("tally", "feedback", group=True, alone=True, transactions=True),
         Part("planner", "judge", alone=True, transactions=True),
         Part("export", alone=True),
         Part("operator"),

@@ -126,3 +126,41 @@ def read_evaluation(value: bytes, max_bytes: int) -> EvaluationRecord | Evaluati
         return Evaluation.model_validate(parse(value, max_bytes))
     except (Rejected, ValidationError):
         return None
+
+
+class AnsweredRecord(msgspec.Struct, gc=False):
+    """The fields of `ragweir.schemas.evaluation.Evaluation` by which an answer is found and put into a window."""
+
+    event_id: str
+    event_time: Any
+    """A time in UTC."""
+    application: str | None = None
+    tenant: str | None = None
+    environment: str | None = None
+    pipeline_version: str | None = None
+    model: str | None = None
+    question_id: str | None = None
+    labels: dict[str, str] = {}
+    trace_id: str | None = None
+    span_id: str | None = None
+
+
+_ANSWERED_DECODER = msgspec.json.Decoder(AnsweredRecord)
+
+
+def read_answered(value: bytes, max_bytes: int) -> AnsweredRecord | Evaluation | EvaluationRecord | None:
+    """Return an evaluation without its scores, in half the time of `read_evaluation`; None for a record that is none.
+
+    >>> read_answered(b'{"event_id":"1","event_time":"2026-11-21T12:00:00Z","scores":{}}', 100).event_time.isoformat()
+    '2026-11-21T12:00:00+00:00'
+    """
+    if len(value) <= max_bytes:
+        try:
+            record = _ANSWERED_DECODER.decode(value)
+            time = record.event_time
+            if type(time) is str and time[4:5] == "-":  # Other texts may be numbers.
+                record.event_time = parse_rfc3339(time)
+                return record
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            pass
+    return read_evaluation(value, max_bytes)

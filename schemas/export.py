@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.feedback import Feedback, JoinedFeedback, KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
 from ragweir.schemas.label import Draw, Label, QueuedAnswer
@@ -39,6 +40,11 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "label": (Label, "validation"),
     "draw": (Draw, "serialization"),
     "queued_answer": (QueuedAnswer, "serialization"),
+    "feedback": (Feedback, "validation"),
+    "keyed_feedback": (KeyedFeedback, "serialization"),
+    "waiting_feedback": (WaitingFeedback, "serialization"),
+    "unmatched_feedback": (UnmatchedFeedback, "serialization"),
+    "joined_feedback": (JoinedFeedback, "serialization"),
 }
 """Model by file name. The mode is "validation" for records that others write, "serialization" for those that we do."""
 

@@ -132,7 +132,7 @@ class Message(RecordPart):
     """Words of the speaker: text, or any JSON value."""
 
 
-class Feedback(RecordPart):
+class AnswerRating(RecordPart):
     """The user's rating of the answer."""
 
     score: FiniteFloat | None = None
@@ -305,7 +305,7 @@ class Interaction(RecordPart):
     """Error of the request; absent if it succeeded."""
     history: tuple[Message, ...] | None = None
     """Earlier turns of the conversation."""
-    feedback: Feedback | None = None
+    feedback: AnswerRating | None = None
     """The user's rating."""
     contexts: tuple[Context, ...] | None = None
     """Retrieved chunks that the model was given, best first."""

@@ -8,6 +8,7 @@ from ragweir.schemas.access import Need
 from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.feedback import Feedback, JoinedFeedback, KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
 from ragweir.schemas.label import Draw, Label
@@ -50,6 +51,10 @@ class Topic:
     """The settings with which it is used."""
     config: tuple[tuple[str, str], ...] = ()
     """Further properties of the topic on the broker."""
+    horizons: int = 0
+    """The number of times that `feedback.horizon` is added to the retention."""
+    grows: bool = True
+    """False if `ragweir topics grow` leaves it as it is: the state of a key would stay in the partition it had."""
 
     @property
     def has_broker_time(self) -> bool:
@@ -119,7 +124,7 @@ TOPICS = {
             24 * 30,
             "none, unless output.include_text is on",
             # Evaluate reads its last outputs when it is assigned a partition.
-            readers=("evaluate", "aggregate"),
+            readers=("evaluate", "aggregate", "match"),
             writers=("evaluate", "judge"),
         ),
         Topic(
@@ -216,6 +221,86 @@ TOPICS = {
             24 * 365,
             "none",
             writers=("operator",),
+        ),
+        Topic(
+            "feedback",
+            "any",
+            Feedback,
+            "delete",
+            24,
+            "names of givers, values and comments, as the application writes them",
+            readers=("match",),
+            writers=("publish", "operator"),
+            need="feedback",
+            # The horizon counts from the record's time, and no feedback is later than its record.
+            config=(BROKER_TIME,),
+            horizons=1,
+        ),
+        Topic(
+            "feedback.waiting",
+            "position of the feedback",
+            WaitingFeedback,
+            "compact,delete",
+            24,
+            "values of feedback; givers are keyed hashes",
+            # Match reads what waits when it is assigned a partition.
+            readers=("match",),
+            writers=("match",),
+            need="feedback",
+            config=(BROKER_TIME,),
+            horizons=2,
+        ),
+        Topic(
+            "feedback.unmatched",
+            "position of the feedback",
+            UnmatchedFeedback,
+            "delete",
+            24 * 14,
+            "values of feedback; givers are keyed hashes",
+            writers=("match", "tally"),
+            need="feedback",
+        ),
+        Topic(
+            "feedback.keyed",
+            "event_id",
+            KeyedFeedback,
+            "delete",
+            24,
+            "values of feedback; givers are keyed hashes",
+            readers=("tally",),
+            writers=("match",),
+            need="feedback",
+            config=(BROKER_TIME,),
+            horizons=1,
+            grows=False,
+        ),
+        Topic(
+            "feedback.joined",
+            "event_id, name, giver",
+            JoinedFeedback,
+            "compact,delete",
+            24,
+            "values of feedback; givers are keyed hashes",
+            # Tally reads its values when it is assigned a partition.
+            readers=("tally",),
+            writers=("tally",),
+            need="feedback",
+            config=(BROKER_TIME,),
+            horizons=3,
+            grows=False,
+        ),
+        Topic(
+            "feedback.windows",
+            "start, dimensions, partition, part",
+            Window,
+            "compact,delete",
+            24,
+            "none",
+            writers=("tally",),
+            need="feedback",
+            config=(("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
+            horizons=3,
+            grows=False,
         ),
         Topic(
             "dead-letter",

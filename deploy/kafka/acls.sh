@@ -5,14 +5,14 @@
 # PREFIX is topics.prefix; INPUT_TOPIC is input.topic, if it is set. JUDGE=yes adds the rights for judging, if
 # judge.base_url is set; FAUST=yes lets evaluate run on Faust; OTLP=yes lets both write the topic of output.otlp, if it is
 # set, which is OTLP_TOPIC if output.otlp.topic is. FORMAT is output.format, if it is set. TRACES="otlp_spans ..." names
-# the topics of OpenTelemetry data, if input.format is "otlp".
+# the topics of OpenTelemetry data, if input.format is "otlp". FEEDBACK=yes adds the rights for feedback of users.
 set -euo pipefail
 
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
 # The needs of parts and topics, "yes" or nothing.
-judge=${JUDGE:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
+judge=${JUDGE:-} feedback=${FEEDBACK:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
 read -ra sources <<<"${TRACES:-}"
 # Group name of readers without a group; Kafka's clients look it up nevertheless.
 reader=ragweir-reader
@@ -34,6 +34,9 @@ allow() { # USER OPERATION RESOURCE...
 
 # publish
 allow ragweir-publish Write --topic "${prefix}interactions"
+if needs feedback; then
+    allow ragweir-publish Write --topic "${prefix}feedback"
+fi
 
 # evaluate
 allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations"
@@ -98,6 +101,26 @@ if needs format; then
     allow ragweir-aggregate Write --topic "${prefix}windows.$FORMAT"
 fi
 
+# match
+if needs feedback; then
+    allow ragweir-match Read --topic "${prefix}evaluations" --topic "${prefix}feedback" --topic "${prefix}feedback.waiting"
+    allow ragweir-match Write --topic "${prefix}feedback.waiting" --topic "${prefix}feedback.unmatched" --topic "${prefix}feedback.keyed"
+    allow ragweir-match Read --group "${prefix}match"
+    allow ragweir-operator Describe --group "${prefix}match"
+    allow ragweir-match Describe --group "$reader"
+    allow ragweir-match Write --transactional-id "${prefix}match-" --resource-pattern-type prefixed
+fi
+
+# tally
+if needs feedback; then
+    allow ragweir-tally Read --topic "${prefix}feedback.keyed" --topic "${prefix}feedback.joined"
+    allow ragweir-tally Write --topic "${prefix}feedback.unmatched" --topic "${prefix}feedback.joined" --topic "${prefix}feedback.windows"
+    allow ragweir-tally Read --group "${prefix}tally"
+    allow ragweir-operator Describe --group "${prefix}tally"
+    allow ragweir-tally Describe --group "$reader"
+    allow ragweir-tally Write --transactional-id "${prefix}tally-" --resource-pattern-type prefixed
+fi
+
 # planner
 if needs judge; then
     allow ragweir-planner Read --topic "${prefix}judge.ledger" --topic "${prefix}windows" --topic "${prefix}control"
@@ -112,6 +135,9 @@ allow ragweir-export Describe --group "$reader"
 
 # operator
 allow ragweir-operator Write --topic "${prefix}redrive" --topic "${prefix}labels" --topic "${prefix}labels.draws"
+if needs feedback; then
+    allow ragweir-operator Write --topic "${prefix}feedback"
+fi
 # </parts>
 
 # Evaluate on Faust has a group of its own.

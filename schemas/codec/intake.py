@@ -18,11 +18,11 @@ from pydantic.fields import FieldInfo
 
 from ragweir.schemas.interaction import (
     Aggregate,
+    AnswerRating,
     Assembly,
     AssemblyFlag,
     Context,
     Extraction,
-    Feedback,
     Interaction,
     Message,
     RecordPart,
@@ -211,7 +211,7 @@ def _field(info: FieldInfo) -> _FieldType:
 
 _FIELDS: dict[type[RecordPart], dict[str, _FieldType]] = {
     model: {name: _field(info) for name, info in model.model_fields.items()}
-    for model in (Interaction, Message, Feedback, Context, Retrieval, Extraction, Aggregate, Span, Usage, Assembly)
+    for model in (Interaction, Message, AnswerRating, Context, Retrieval, Extraction, Aggregate, Span, Usage, Assembly)
 }
 
 

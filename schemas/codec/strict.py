@@ -23,11 +23,11 @@ from pydantic.fields import FieldInfo
 from ragweir.schemas.codec.intake import HOLDERS_AND_NAMES
 from ragweir.schemas.interaction import (
     Aggregate,
+    AnswerRating,
     Answers,
     Assembly,
     Context,
     Extraction,
-    Feedback,
     Interaction,
     Labels,
     Message,
@@ -144,7 +144,7 @@ def _time(value: int | str) -> datetime:
 
 _TIMES = ("started_at", "ended_at", "first_token_at")
 _PARTS: Mapping[str, type[RecordPart]] = {
-    "feedback": Feedback,
+    "feedback": AnswerRating,
     "retrieval": Retrieval,
     "usage": Usage,
     "assembly": Assembly,

@@ -52,6 +52,9 @@ COMMANDS: dict[str, Listed] = {
     ),
     "key": Listed("services"),
     "join": Listed("services"),
+    "feedback": Listed("feedback", "Join feedback of users to the answers that it is about, exactly once."),
+    "match": Listed("services"),
+    "tally": Listed("services"),
     "evaluate": Listed(
         "services",
         "Evaluate interactions continuously, exactly once; with `--runtime faust` at least once.",

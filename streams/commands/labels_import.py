@@ -20,7 +20,6 @@ from ragweir.streams.analysis.labels.flat import columns, flat
 from ragweir.streams.analysis.labels.importing import LabelImport
 from ragweir.streams.analysis.labels.label_rows import LabelReader
 from ragweir.streams.analysis.labels.on_topics import label_store, labels_now
-from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.targets import Ids, find_targets, shown_ids
 from ragweir.streams.commands.app import err, settings
 from ragweir.streams.commands.map_advice import EventSample, unmatched_advice
@@ -31,6 +30,7 @@ from ragweir.streams.files.parquet import as_parquet
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.from_settings import map_text
+from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import LabelSettings
 
 _BATCH = 1_000

@@ -19,7 +19,6 @@ from ragweir.streams.analysis.labels.criteria import question_named
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, read_topics
-from ragweir.streams.analysis.labels.raters import fault_of_name, hashed_rater
 from ragweir.streams.analysis.labels.rating import Rating
 from ragweir.streams.analysis.labels.rating_task import RatingTask, StoredRating
 from ragweir.streams.analysis.labels.store import LabelFile, read_queue
@@ -32,6 +31,7 @@ from ragweir.streams.commands.rating_session import RatingSession
 from ragweir.streams.commands.screens.asked_answer import AnswerScreen
 from ragweir.streams.commands.stopping import Stop
 from ragweir.streams.commands.wanted_events import kept_of
+from ragweir.streams.services.shared.raters import fault_of_name, hashed_rater
 from ragweir.streams.settings import Settings
 from ragweir.streams.settings.labels import DEFAULT_LABEL_KEY
 

@@ -133,6 +133,23 @@ def join(slot: Slot = None) -> None:
 
 
 @app.command(hidden=True)
+def match(slot: Slot = None) -> None:
+    """Find the answers of feedback: one worker of `feedback`."""
+    _run("match", settings(), 1, slot, [])
+
+
+@app.command(hidden=True)
+def tally(slot: Slot = None) -> None:
+    """Join and count feedback: one worker of `feedback`."""
+    _run("tally", settings(), 1, slot, [])
+
+
+def run_feedback(match_workers: int, tally_workers: int) -> NoReturn:
+    """Run the two services of feedback under one supervisor."""
+    _run_several({"match": match_workers, "tally": tally_workers}, settings(), _RUNNERS["match"].port + OWN_PORT)
+
+
+@app.command(hidden=True)
 def planner(slot: Slot = None, every: Every = "1d") -> None:
     """Plan routing rows at intervals: one worker of `up`."""
     from ragweir.streams.services.planner import service as planning  # noqa: PLC0415 - not for other services
@@ -168,10 +185,11 @@ def up(
 ) -> None:
     """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if configured.
 
-    With `input.format = "otlp"` the two services of `assemble` run as well, and with a judge a planner, which does
-    what `ragweir routing plan --apply` does. The telemetry ports are telemetry.port, + 100, + 200 and + 300, of
-    `assemble` + 500 and + 600, of the planner + 700, each plus the worker's number. The supervisor lists all of them
-    for Prometheus (http_sd) under /targets on telemetry.port + 400.
+    With `input.format = "otlp"` the two services of `assemble` run as well, with `feedback.enabled` those of
+    `feedback`, and with a judge a planner, which does what `ragweir routing plan --apply` does. The telemetry ports are
+    telemetry.port, + 100, + 200 and + 300, of `assemble` + 500 and + 600, of the planner + 700, of `feedback` + 900 and
+    + 1000, each plus the worker's number. The supervisor lists all of them for Prometheus (http_sd) under /targets on
+    telemetry.port + 400.
     """
     effective = settings()
     workers = {service.name: 1 for service in SERVICES.values() if service.enabled(effective)}

@@ -9,10 +9,10 @@ from threading import Lock
 
 from ragweir.schemas.label import QueuedAnswer
 from ragweir.streams.analysis.labels.event_texts import EventTexts
-from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.rating import Rating, choices
 from ragweir.streams.analysis.labels.rating_task import RatingTask, StoredRating
 from ragweir.streams.runtime.machine import machine
+from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import Settings
 from ragweir.streams.settings.labels import Question
 

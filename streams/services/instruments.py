@@ -12,8 +12,10 @@ from ragweir.streams.services.export import instruments as export
 from ragweir.streams.services.join import instruments as join
 from ragweir.streams.services.judge import instruments as judge
 from ragweir.streams.services.key import instruments as key
+from ragweir.streams.services.match import instruments as match
 from ragweir.streams.services.planner import instruments as planner
 from ragweir.streams.services.shared.instruments import EVALUATIONS, FORMS
+from ragweir.streams.services.tally import instruments as tally
 
 BY_SERVICE: Mapping[str, tuple[Instrument, ...]] = {
     "evaluate": (*AGENT, *EVALUATIONS, *FORMS, *evaluate.INSTRUMENTS),
@@ -21,6 +23,8 @@ BY_SERVICE: Mapping[str, tuple[Instrument, ...]] = {
     "judge": (*AGENT, *EVALUATIONS, *FORMS, *judge.INSTRUMENTS),
     "key": (*AGENT, *key.INSTRUMENTS),
     "join": (*AGENT, *join.INSTRUMENTS),
+    "match": (*AGENT, *match.INSTRUMENTS),
+    "tally": (*AGENT, *tally.INSTRUMENTS),
     "export": (*PROCESS, *export.INSTRUMENTS),
     "planner": (*PROCESS, *planner.INSTRUMENTS),
     SUPERVISOR: SUPERVISING,

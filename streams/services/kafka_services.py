@@ -161,6 +161,23 @@ def _judge_known(settings: Settings) -> KnownLabels:
     return KnownLabels(stages=("judged",), levels=nothing_spent(settings.judge.budgets_by_application))
 
 
+def _match_agent(settings: Settings, _: int) -> Agent:
+    from ragweir.streams.services.match.agent import MatchAgent, MatchConfig  # noqa: PLC0415
+    from ragweir.streams.services.match.answer_reader import AnswerReader  # noqa: PLC0415
+    from ragweir.streams.services.match.target_store import TargetStore  # noqa: PLC0415
+
+    dimensions, horizon_s = tuple(settings.windows.dimensions), settings.feedback.horizon_s
+    config = MatchConfig(settings.labels.key, horizon_s, dimensions, settings.limits.max_event_bytes)
+    store = TargetStore(horizon_s, dimensions)
+    return MatchAgent(config, store, AnswerReader(settings, store))
+
+
+def _tally_agent(settings: Settings, _: int) -> Agent:
+    from ragweir.streams.services.tally.agent import TallyAgent  # noqa: PLC0415
+
+    return TallyAgent(settings.feedback.horizon_s)
+
+
 SERVICES: Mapping[str, Service] = {
     service.name: service
     for service in (
@@ -220,6 +237,24 @@ SERVICES: Mapping[str, Service] = {
             # One worker reads a partition's requests, retries, deferred requests and ledger.
             assignor="range",
             known=_judge_known,
+        ),
+        Service(
+            "match",
+            agent=_match_agent,
+            check=lambda settings: _match_agent(settings, 1),
+            inputs=lambda settings: [f"{settings.topics.prefix}feedback"],
+            port=900,
+            enabled=lambda settings: settings.feedback.enabled,
+            copartitioned=("feedback.waiting",),
+        ),
+        Service(
+            "tally",
+            agent=_tally_agent,
+            check=lambda settings: _tally_agent(settings, 1),
+            inputs=lambda settings: [f"{settings.topics.prefix}feedback.keyed"],
+            port=1000,
+            enabled=lambda settings: settings.feedback.enabled,
+            copartitioned=("feedback.joined", "feedback.windows"),
         ),
     )
 }

@@ -32,6 +32,7 @@ from ragweir.streams.settings.events import (
     OtlpOutputSettings,
     OutputSettings,
 )
+from ragweir.streams.settings.feedback import FeedbackSettings
 from ragweir.streams.settings.files import check_trusted
 from ragweir.streams.settings.group import SettingsGroup, names_at
 from ragweir.streams.settings.imports import import_function
@@ -59,6 +60,7 @@ __all__ = [
     "BatchSettings",
     "CommitSettings",
     "ConsoleSettings",
+    "FeedbackSettings",
     "JudgeSettings",
     "KafkaSettings",
     "KernelSettings",
@@ -126,6 +128,7 @@ class Settings(BaseSettings):
     publish: PublishSettings = PublishSettings()
     labels: LabelSettings = LabelSettings()
     console: ConsoleSettings = ConsoleSettings()
+    feedback: FeedbackSettings = FeedbackSettings()
     slo: tuple[Slo, ...] = ()
 
     @field_validator("slo")

@@ -86,6 +86,9 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     if name == "judge" and not judge:
         assert not [right for right in rights(**variables) if right.principal == "User:ragweir-judge"]
         return
+    if name in ("match", "tally"):
+        assert not [right for right in rights(**variables) if right.principal == f"User:ragweir-{name}"]
+        variables = {**variables, "FEEDBACK": "yes"}
     if name in ("key", "join"):
         assert not [right for right in rights(**variables) if right.principal == f"User:ragweir-{name}"]
         variables = {**variables, "TRACES": "theirs otlp_logs"}
@@ -109,6 +112,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     inputs = set(service.inputs(settings))
     changelogs = () if agent.changelog is None else (agent.changelog,)
     kept = {prefix + name for name in (*changelogs, *agent.recovery.outputs)} | {*agent.preparation.reads}
+    kept |= {f"{prefix}evaluations"} if name == "match" else set()  # Its store is a projection of them.
     identity = Identity(name, 3, prefix)
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
@@ -142,7 +146,7 @@ def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> N
     groups = {f"rag.{name}" for name in (*SERVICES, "evaluate.progress", "judge.progress", "redrive", "run.")} | {
         reader_properties(Settings())["group.id"]
     }
-    for right in rights(JUDGE="yes", TRACES="otlp_spans"):
+    for right in rights(JUDGE="yes", TRACES="otlp_spans", FEEDBACK="yes"):
         known = {ResourceType.TOPIC: topics | {"otlp_spans"}, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
         assert right.principal.removeprefix("User:ragweir-") in USERS
@@ -200,7 +204,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     broker = Guarded(tmp_path_factory.mktemp("kafka"), properties={"transaction.max.timeout.ms": "6000"})
     with broker.running() as admin:
         running = Running(broker, admin, tmp_path_factory.mktemp("services"))
-        grant(admin, rights(JUDGE="yes"))
+        grant(admin, rights(JUDGE="yes", FEEDBACK="yes"))
         running.command("operator", "topics", "create")
         running.command("publish", "publish", SAMPLES)
         yield running
@@ -309,7 +313,12 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
 def test_every_service_starts_with_the_default_settings_and_exactly_its_rights(guarded: Running) -> None:
     """With traces as the input and a judge, so that all of them run."""
     trace_topic(guarded)
-    given = variables(**judge_settings("http://127.0.0.1:9/v1"), routing__key="a key", input__format="otlp")
+    given = variables(
+        **judge_settings("http://127.0.0.1:9/v1"),
+        routing__key="a key",
+        input__format="otlp",
+        feedback__folder=str(guarded.folder / "answers"),
+    )
     with ExitStack() as stack:
         running = {name: stack.enter_context(guarded.service(name, **given)) for name in SERVED}
         for name, service in running.items():

@@ -46,6 +46,9 @@ JUDGED = ("judge", "simulated-judge")
 """What runs only where somebody asks for a judge."""
 ASSEMBLING = ("key", "join")
 """The services that run only where traces are read."""
+FEEDBACK = ("match", "tally")
+"""The services that run only where users give feedback."""
+ABSENT = ("judge", *ASSEMBLING, *FEEDBACK)
 MANIFESTS: list[dict[str, Any]] = [
     document
     for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -311,6 +314,12 @@ def traces() -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
+def feedback() -> dict[str, str]:
+    """The variables of the env file that adds feedback."""
+    words = shlex.split((DEPLOY / "feedback.env").read_text(), comments=True)
+    return dict(word.split("=", 1) for word in words)
+
+
 def secrets_of(folder: Path) -> dict[str, str]:
     """What deploy/secrets.sh makes in a folder."""
     subprocess.run([DEPLOY / "secrets.sh", folder], check=True, capture_output=True)
@@ -384,8 +393,8 @@ def test_compose_asks_and_scrapes_each_service_on_its_own_port(name: str, port: 
     """And the judge only where there is one: a target that is not there would page somebody."""
     service = COMPOSE["services"][name]
     assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
-    assert f"{name}:{port}" in scraped(scraping(simulated() | traces()))
-    assert (f"{name}:{port}" in scraped(scraping({}))) == (name not in (*JUDGED, *ASSEMBLING))
+    assert f"{name}:{port}" in scraped(scraping(simulated() | traces() | feedback()))
+    assert (f"{name}:{port}" in scraped(scraping({}))) == (name not in ABSENT)
     assert service["hostname"] == name  # A host name that changed would be another member of the group.
 
 
@@ -415,7 +424,7 @@ def test_prometheus_beside_ragweir_asks_the_supervisor_of_up() -> None:
 
 def with_all(text: str) -> Any:
     """A YAML file in which the lines about services that may be absent are no comments."""
-    return yaml.safe_load(re.sub(r"# (- (?:judge|key|join)\.yaml)", r"\1", text))
+    return yaml.safe_load(re.sub(r"# (- (?:judge|key|join|match|tally)\.yaml)", r"\1", text))
 
 
 def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
@@ -453,7 +462,7 @@ def test_compose_gives_its_services_settings_that_are_right(
 
 def test_a_judge_in_compose_is_only_there_when_asked_for() -> None:
     services = COMPOSE["services"]
-    assert {name for name, service in services.items() if "profiles" in service} == {*JUDGED, *ASSEMBLING}
+    assert {name for name, service in services.items() if "profiles" in service} == {*JUDGED, *ABSENT}
     asked = simulated()["COMPOSE_PROFILES"].split(",")
     assert {name for name in JUDGED if set(services[name]["profiles"]) & set(asked)} == set(JUDGED)
     # A judge of one's own comes without the simulated one, and nothing waits for either.
@@ -475,6 +484,18 @@ def test_traces_are_assembled_in_compose_where_they_are_asked_for(
         assert settings.reads_traces, name
         assert settings.input_topic == "rag.interactions"
         assert settings.trace_topics == ("otlp_spans",)
+
+
+def test_feedback_is_joined_in_compose_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of answers is in the only folder that can be written."""
+    services = COMPOSE["services"]
+    assert all(services[name]["profiles"] == [feedback()["COMPOSE_PROFILES"]] for name in FEEDBACK)
+    for variable, value in environment_of("match", secrets_of(tmp_path) | feedback()).items():
+        monkeypatch.setenv(variable, value)
+    folder = settings_of("", tmp_path).feedback.folder
+    assert [each.partition(":")[0] for each in services["match"]["tmpfs"]] == [str(folder)]
+    (mount,) = [each for each in containers(WORKLOADS["match"])[0]["volumeMounts"] if each["name"] == "store"]
+    assert mount["mountPath"] == str(folder)
 
 
 def test_what_the_env_file_sets_reaches_the_judge_and_its_key_nobody_else() -> None:
@@ -581,8 +602,8 @@ def test_the_settings_in_kubernetes_are_right(tmp_path: Path) -> None:
 
 
 def test_the_kustomization_names_the_files_of_all_services_some_as_a_comment() -> None:
-    """The judge would only restart without an endpoint, key and join without traces."""
-    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS if name not in ("judge", *ASSEMBLING)}
+    """The judge would only restart without an endpoint, key and join without traces; not all have feedback."""
+    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS if name not in ABSENT}
     whole = with_all((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
     assert set(whole["resources"]) == {f"{name}.yaml" for name in PORTS}
 

@@ -21,13 +21,13 @@ _ORDINARY = {
     ),
     "units": "chars day dollars hour microdollars millionths minute seconds usd",
     "an application and its answers": (
-        "answers asked bm25 chunk comment comments confidence document embedding environment expected extra feedback "
+        "answers asked bm25 chunk comment comments confidence document embedding environment expected extra "
         "history knn model prompt query rank relevant response result retrieval retrieved returned "
         "role session token tokens tools usage wanted"
     ),
     "Kafka, HTTP and programs": (
         "api assigned base bootstrap broker build cache cached call calls class concurrency descriptors "
-        "digest file files folder handle header host id ids index info kafka key modules oauth otlp panics parent "
+        "digest file files folder handle header host id ids index info kafka modules oauth otlp panics parent "
         "partition partitions path port proxies public publish recreated replication retention servers settings sha256 "
         "signal socket source sources telemetry timeout timestamp transactions trusted user users"
     ),
@@ -35,11 +35,11 @@ _ORDINARY = {
         "affordable categories cost distance factor histogram interval mean prices quantile range ragas ratio "
         "scheme series spent statistic summed tolerance"
     ),
-    "commands": "compare compared demo doctor explain explanations join simulate tap",
+    "commands": "compare compared demo doctor explain explanations simulate tap",
     "other verbs and nouns": (
         "attempts cause default direction emitted empty end ended entries expire field finish finished "
         "forgotten form ignored include items kind known made length limit limits live message method name present "
-        "read selected selection sequence shown size sizes start started use value values"
+        "read received selected selection sequence shown size sizes start started use"
     ),
 }
 """By kind, the words that a reader knows from elsewhere."""

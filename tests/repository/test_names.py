@@ -18,6 +18,7 @@ CONCEPTS = frozenset(
         *(
             "dead_letter",
             "events",
+            "feedback",
             "judge",
             "kafka",
             "labels",

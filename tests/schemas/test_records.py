@@ -1,5 +1,6 @@
 """The records: golden files of today's that every later version goes on reading, and their JSON Schemas."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,20 @@ from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
 from ragweir.schemas.export import FOLDER, RECORDS, json_schema
+from ragweir.schemas.feedback import (
+    Feedback,
+    JoinedFeedback,
+    KeyedFeedback,
+    UnmatchedFeedback,
+    WaitingFeedback,
+    feedback_of,
+)
 from ragweir.schemas.interaction import (
     Aggregate,
+    AnswerRating,
     Assembly,
     Context,
     Extraction,
-    Feedback,
     Interaction,
     Message,
     RecordPart,
@@ -67,7 +76,7 @@ INTERACTION = Interaction(
     finish_reason="stop",
     error='{"code":429,"retried":true}',
     history=(Message(role="user", text="Hello"), Message(role="assistant", text='{"parts":["Hi"]}')),
-    feedback=Feedback(score=1.0, label="thumbs_up", comment="danke, schön ☺"),
+    feedback=AnswerRating(score=1.0, label="thumbs_up", comment="danke, schön ☺"),
     contexts=(
         Context(
             chunk_id="c1",
@@ -340,6 +349,20 @@ def test_the_golden_records_of_judge_and_people_are_read_and_written(record: str
     assert all(getattr(read, name) not in (None, "", 0) for name in names)
 
 
+@pytest.mark.parametrize("model", [KeyedFeedback, WaitingFeedback, UnmatchedFeedback, JoinedFeedback])
+def test_the_golden_records_of_feedback_are_read_and_written(model: type[RecordPart]) -> None:
+    """Every later version reads the state that this one has written."""
+    record = "_".join(re.findall("[A-Z][a-z]+", model.__name__)).lower()
+    assert encode(model.model_validate_json(golden(record))) == golden(record)
+
+
+def test_the_golden_feedback_of_an_application_is_read() -> None:
+    """What applications write today is read by every later version."""
+    assert feedback_of(orjson.loads(golden("feedback"))) == Feedback(
+        event_id="01JD9Z5W7K", name="thumbs", value="down", giver="user-7", time=at(9)
+    )
+
+
 def test_the_golden_record_of_a_days_shares_is_read_and_written() -> None:
     """It has all fields of an entry of costs, so that versions before it read it, and no day that they know."""
     entry = shares_entry("2026-11-21", 6)
@@ -450,5 +473,10 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
         "label": "rater",
         "draw": "question",
         "queued_answer": "draw",
+        "feedback": "trace_id",
+        "keyed_feedback": "event_time",
+        "waiting_feedback": "source",
+        "unmatched_feedback": "error_class",
+        "joined_feedback": "received",
     }[record]
     assert not validator.is_valid(data | {wrong: 5})

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from ragweir.schemas.topics import TOPICS, Topic
 from ragweir.streams.analysis.slo import shipped
+from ragweir.streams.runtime.kafka.topics import retention_h
 from ragweir.streams.runtime.serving.instruments import Instrument
 from ragweir.streams.services.instruments import TABLE, owners
+from ragweir.streams.settings import Settings
 from tools.reference.markdown import anchor, blocks, code, plain, table
 from tools.reference.records import link
 
@@ -26,7 +28,8 @@ def topics() -> str:
 
 
 def _topic(topic: Topic) -> tuple[str, ...]:
-    kept, parts = f"{topic.retention_h // 24} days", (", ".join(topic.writers), ", ".join(topic.readers) or "operator")
+    kept = f"{retention_h(topic, Settings()) // 24} days"
+    parts = (", ".join(topic.writers), ", ".join(topic.readers) or "operator")
     return (
         *(anchor(topic.name), link(topic.model), plain(topic.key), kept, code(topic.cleanup)),
         *(*parts, plain(topic.text)),

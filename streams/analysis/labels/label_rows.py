@@ -18,7 +18,7 @@ from ragweir.schemas.label import Draw, Label
 from ragweir.schemas.times import parse_time
 from ragweir.streams.analysis.labels.bad_rows import BadRows
 from ragweir.streams.analysis.labels.flat import nested
-from ragweir.streams.analysis.labels.raters import hashed_rater
+from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import LabelSettings
 
 LONGEST_COMMENT = 2_000

@@ -13,8 +13,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.analysis.labels.raters import fault_of_name
 from ragweir.streams.runtime.machine import machine
+from ragweir.streams.services.shared.raters import fault_of_name
 from ragweir.streams.settings.console import ConsoleSettings
 from ragweir.streams.settings.permissions import readable_by_others
 

@@ -6,11 +6,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from ragweir.streams.analysis.labels.raters import fault_of_name
 from ragweir.streams.console.rendering import render
 from ragweir.streams.console.safety.authentication import Access
 from ragweir.streams.console.safety.forms import read_form
 from ragweir.streams.console.safety.return_path import own_path
+from ragweir.streams.services.shared.raters import fault_of_name
 
 
 def login_routes(access: Access) -> list[BaseRoute]:

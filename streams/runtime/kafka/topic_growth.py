@@ -37,9 +37,10 @@ ORDER = (
     *("otlp.evaluations", *(formatted("evaluations", form) for form in FORMATS), "evaluations"),
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
     *("redrive", "interactions", "assembly", "spans", "control", "labels", "labels.draws"),
+    *("feedback.unmatched", "feedback.waiting", "feedback"),
 )
 """The topics in the order in which they grow: each after the outputs of its readers."""
-_SERVICES = ("key", "join", "evaluate", "evaluate-faust", "judge", "aggregate")
+_SERVICES = ("key", "join", "evaluate", "evaluate-faust", "judge", "aggregate", "match")
 """The services that must not run. The exporter detects new partitions itself."""
 _DRAINED = ("judge.requests", "judge.retry")
 """The topics that must be read to their ends. Records of `judge.deferred` may wait for days."""

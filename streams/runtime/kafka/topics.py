@@ -32,8 +32,9 @@ def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) ->
     admin, present = connected_admin(effective)
     wanted = effective.topics.partitions
     names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
-    for name in names.values():
-        if name in present and present[name] < wanted:
+    for topic in topics:
+        name = names[topic.name]
+        if topic.grows and name in present and present[name] < wanted:
             raise PermanentError(
                 f"{name} has {present[name]} partitions and topics.partitions is {wanted}: adding some moves keys; "
                 f"`ragweir topics grow --partitions {wanted}` does it safely; or set topics.partitions to "
@@ -66,4 +67,6 @@ def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) ->
 
 def retention_h(topic: Topic, effective: Settings) -> int:
     """Return the retention of a topic in hours: the table's, or the setting for windows."""
+    if topic.horizons:
+        return topic.retention_h + topic.horizons * effective.feedback.horizon_s // 3600
     return effective.windows.retention_h if topic.model is Window else topic.retention_h

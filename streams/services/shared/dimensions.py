@@ -8,12 +8,12 @@ from operator import attrgetter
 
 from ragweir.metrics.aggregation.cardinality import AdmissionLimits, Labels
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.evaluation_record import EvaluationRecord
+from ragweir.schemas.evaluation_record import AnsweredRecord, EvaluationRecord
 from ragweir.schemas.packed_scores import DimensionFields
 from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.settings import WindowSettings
 
-Labelled = Evaluation | EvaluationRecord | DimensionFields
+Labelled = Evaluation | EvaluationRecord | AnsweredRecord | DimensionFields
 """The fields that dimensions can name: of an evaluation, or of its row."""
 
 _LONGEST = 120

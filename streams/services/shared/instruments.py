@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from ragweir.streams.runtime.serving.instruments import counter
+from ragweir.streams.runtime.serving.instruments import Instrument, counter
 
 EVALUATIONS = (counter("ragweir_evaluations_total", "Evaluations written", stage=attrgetter("stages")),)
 """The instruments of the services that write evaluations."""
@@ -16,3 +16,12 @@ FORMS = (
     ),
 )
 """The instruments of the services whose records `output.format` writes in a further form."""
+
+FEEDBACK = Instrument(
+    "ragweir_feedback_total",
+    "counter",
+    "Feedback by name and result: `match` counts `matched`, `waiting` for its answer, and `unmatched_` with the class; "
+    "`tally` counts `joined`, `replaced`, `taken_back`, and `outdated` if newer feedback was joined before",
+    ("name", "result"),
+)
+"""The instrument of the services of feedback."""

@@ -18,11 +18,11 @@ from ragweir.streams.analysis.labels.bad_rows import BadRows
 from ragweir.streams.analysis.labels.flat import columns, flat
 from ragweir.streams.analysis.labels.importing import LabelImport
 from ragweir.streams.analysis.labels.label_rows import LONGEST_COMMENT, LabelReader
-from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.store import Key, LabelFile
 from ragweir.streams.analysis.labels.targets import Targets
 from ragweir.streams.files.events import read_events
 from ragweir.streams.files.parquet import as_parquet
+from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import LabelSettings
 from ragweir.streams.settings.labels import SHIPPED, Question
 

@@ -4,7 +4,7 @@ import hmac
 
 import pytest
 
-from ragweir.streams.analysis.labels.raters import fault_of_name, hashed_rater
+from ragweir.streams.services.shared.raters import fault_of_name, hashed_rater
 
 KEY = "secret"
 

@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.label import Draw, LabelDraw, LabelledScore, QueuedAnswer, VerdictSums
-from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.store import LabelFile, read_labels, written
 from ragweir.streams.commands import app
 from ragweir.streams.commands.app import out
 from ragweir.streams.runtime.machine import Clocks, machine
+from ragweir.streams.services.shared.raters import hashed_rater
 
 TIME = datetime(2026, 11, 21, 10, tzinfo=UTC)
 ON_TERMINAL = (

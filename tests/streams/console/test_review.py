@@ -15,11 +15,11 @@ from starlette.testclient import TestClient
 
 from ragweir.errors import PermanentError
 from ragweir.streams.analysis.labels.event_texts import EventTexts
-from ragweir.streams.analysis.labels.raters import hashed_rater
 from ragweir.streams.analysis.labels.rating_task import RatingTask
 from ragweir.streams.analysis.labels.store import LabelFile, read_labels, read_queue
 from ragweir.streams.console.pages.review import review_routes
 from ragweir.streams.console.review_desk import ReviewDesk
+from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import Settings, from_groups
 
 COUNT = 12

@@ -1,0 +1,1 @@
+"""The service `match`, which finds the answer of each feedback."""

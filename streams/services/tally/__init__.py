@@ -1,0 +1,1 @@
+"""The service `tally`, which keeps the newest feedback of each answer, name and giver, and counts it."""
