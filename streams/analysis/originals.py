@@ -125,19 +125,31 @@ def _with_time(config: EvaluateConfig, evaluation: Evaluation) -> EvaluateConfig
 def _in_file(
     settings: Settings, evaluation: Evaluation, source: Source, config: EvaluateConfig, file: Path
 ) -> Original:
+    value, unit = value_at(file, source.offset, config.max_event_bytes)
+    if unit is None:
+        return _in_traces(settings, evaluation, config, file, [file])
+    record = Record(source.topic, 0, source.offset, None, value, None)
+    place = f"{unit} {source.offset} of {file}"
+    found = _in_record(EvaluateAgent(config), record, evaluation, source, place)
+    if found.interaction is None and settings.input.map is None and (ready := _ready(value, config)):
+        return _in_record(EvaluateAgent(_mapped(config, source, ready)), record, evaluation, source, place)
+    return found
+
+
+def value_at(file: Path, number: int, max_bytes: int) -> tuple[bytes | None, str | None]:
+    """Return the event of a number in a file, None if there is none, and what is numbered; None for a file of traces.
+
+    Raises:
+        UnreadableFile: if the content cannot be read.
+        OSError: if the file cannot be read.
+    """
     with file.open("rb") as stream:
-        reader = EventReader(stream, str(file), config.max_event_bytes)
+        reader = EventReader(stream, str(file), max_bytes)
         events = iter(reader)
         first = list(islice(events, 1))  # The format is known with it.
-        if not reader.format.has_traces:
-            value = next((value for number, value in chain(first, events) if number == source.offset), None)
-            record = Record(source.topic, 0, source.offset, None, value, None)
-            place = f"{reader.format.unit} {source.offset} of {file}"
-            found = _in_record(EvaluateAgent(config), record, evaluation, source, place)
-            if found.interaction is None and settings.input.map is None and (ready := _ready(value, config)):
-                return _in_record(EvaluateAgent(_mapped(config, source, ready)), record, evaluation, source, place)
-            return found
-    return _in_traces(settings, evaluation, config, file, [file])
+        if reader.format.has_traces:
+            return None, None
+        return next((value for own, value in chain(first, events) if own == number), None), reader.format.unit
 
 
 def _ready(value: bytes | None, config: EvaluateConfig) -> str:

@@ -10,15 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from ragweir.errors import PermanentError
-from ragweir.streams.analysis.labels.evaluated import EvaluationLine, read_evaluations
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.rating_task import RatingTask
 from ragweir.streams.analysis.labels.store import LabelFile, read_queue
-from ragweir.streams.commands.app import app, out, settings, shared_flags
+from ragweir.streams.commands.app import app, err, out, settings, shared_flags
 from ragweir.streams.commands.inputs import check_distinct
 from ragweir.streams.commands.progress import Bars
 from ragweir.streams.commands.stopping import Stop, interrupt_on_signals
@@ -47,7 +45,9 @@ def console(
     events: Annotated[
         Path | None,
         typer.Option(
-            exists=True, help="File or folder of the interactions that were scored. Default: pages without texts."
+            exists=True,
+            help="File or folder of the interactions that were scored. Default: the one that the evaluations name, "
+            "beside them or in the current folder.",
         ),
     ] = None,
     queue: Annotated[
@@ -73,16 +73,19 @@ def console(
     effective = settings(console={"port": port})
     check_installed()
     check_distinct(*files, events, queue, labels)
-    with Bars() as bars:
-        answers = sum(_count(file, bars) for file in files)
-    from ragweir.streams.console.pages.overview import overview_routes  # noqa: PLC0415 - of an extra
+    from ragweir.streams.console.from_files import content_of_files  # noqa: PLC0415 - of an extra
     from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415
+    from ragweir.streams.console.pages.routes import page_routes  # noqa: PLC0415
     from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
 
     draw = shlex.join(["ragweir", *shared_flags(), "labels", "draw", str(files[0]), "--out", str(queue)])
     with ExitStack() as opened:
+        with Bars() as bars, bars.shown("Reading", sum(file.stat().st_size for file in files)) as moved:
+            content = opened.enter_context(content_of_files(effective, files, events, labels, moved))
+        for note in content.notes:
+            err.say(note)
         desk = ReviewDesk(effective, partial(_queue, effective, queue, labels, events, opened))
-        serve(effective, [*overview_routes(answers, events), *review_routes(desk, draw)], answers)
+        serve(effective, [*page_routes(content), *review_routes(desk, draw)], content.store.state().answers)
 
 
 def _queue(effective: Settings, queue: Path, labels: Path, events: Path | None, opened: ExitStack) -> RatingTask | None:
@@ -131,11 +134,3 @@ def serve(effective: Settings, pages: Sequence[BaseRoute], answers: int) -> None
                     machine.sleep(_CHECK_SECONDS)
         except KeyboardInterrupt:
             out.say("The console is stopped.")
-
-
-def _count(file: Path, bars: Bars) -> int:
-    found: set[str] = set()
-    decode = msgspec.json.Decoder(EvaluationLine, strict=False).decode
-    with bars.shown(f"Reading {file.name}", file.stat().st_size) as moved:
-        read_evaluations(file, lambda value: found.add(str(decode(value).event_id)), moved)
-    return len(found)

@@ -9,6 +9,8 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from ragweir.streams.console.template_filters import FILTERS
+
 FOLDER = Path(__file__).parent
 _environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(FOLDER / "templates"),
@@ -18,6 +20,7 @@ _environment = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+_environment.filters.update(FILTERS)
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:

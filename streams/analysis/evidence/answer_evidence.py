@@ -18,6 +18,7 @@ from ragweir.streams.analysis.evidence.score_groups import (
     NO_RULES,
     ScoreGroup,
     ScoreRules,
+    ShownScore,
     nulls_by_reason,
     score_groups,
 )
@@ -94,6 +95,11 @@ class AnswerEvidence:
     """The metrics without a value by the reason."""
     labels: tuple[Label, ...] = field(default=())
     """The labels of people that hold, the newest first."""
+
+    @property
+    def explained(self) -> list[ShownScore]:
+        """The scores that the judge explains."""
+        return [score for group in self.groups for score in group.scores if score.explanation]
 
 
 def answer_evidence(

@@ -49,6 +49,11 @@ class ShownSentence:
     """True if it lies behind the first 8,000 characters and has support."""
 
     @property
+    def other_words(self) -> tuple[str, ...]:
+        """Its words that neither a passage nor the question has, but for values that differ from the passage's."""
+        return tuple(word for word in self.in_no_passage if not (self.instead and word in self.differing))
+
+    @property
     def has_remarks(self) -> bool:
         """True if something of it has no support."""
         return bool(self.in_no_passage or self.in_query_alone or self.differing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragweir.metrics.metric import Metric
@@ -73,10 +73,16 @@ class ScoreRules:
     criteria: Sequence[tuple[str, Criterion]] = ()
     """Names of questions with their criteria."""
 
-    def of(self, evaluation: Evaluation, metric: str, value: float) -> Iterator[ScoreRule]:
-        """Yield the rules on a metric that hold for an event."""
+    def of(self, metric: str, value: float, dimension: Callable[[str], str | None]) -> Iterator[ScoreRule]:
+        """Yield the rules on a metric that hold for an event.
+
+        Args:
+            metric: the metric.
+            value: its value.
+            dimension: returns the event's value of a dimension; empty or None without one.
+        """
         for slo in self.slos:
-            if slo.metric == metric and all(label(name, evaluation) == own for name, own in slo.dimensions.items()):
+            if slo.metric == metric and all((dimension(name) or "") == own for name, own in slo.dimensions.items()):
                 bound = f"at most {slo.at_most:g}" if slo.at_least is None else f"at least {slo.at_least:g}"
                 yield ScoreRule(f"SLO {slo.name}", bound, not slo.is_good(value))
         for question, own in self.criteria:
@@ -91,7 +97,10 @@ NO_RULES = ScoreRules()
 def score_groups(
     evaluation: Evaluation, catalogue: Mapping[str, Metric], rules: ScoreRules = NO_RULES
 ) -> list[ScoreGroup]:
-    """Return the scores of an event that have a value, by group; groups with bad scores come first."""
+    """Return the scores of an event that have a value, by group.
+
+    Groups with bad scores come first, and those without any value that may be good or bad last.
+    """
     order = {name: number for number, name in enumerate(catalogue)}
     values: dict[str, float | str | None] = {**evaluation.scores, **evaluation.categories}
     groups: dict[str, list[ShownScore]] = defaultdict(list)
@@ -100,7 +109,7 @@ def score_groups(
             metric = catalogue.get(name)
             groups[metric.group if metric else OTHERS].append(_score(name, value, metric, evaluation, rules))
     found = [ScoreGroup(name, tuple(sorted(scores, key=_badness))) for name, scores in groups.items()]
-    return sorted(found, key=lambda group: not group.bad)
+    return sorted(found, key=lambda group: (not group.bad, all(each.distance is None for each in group.scores)))
 
 
 def nulls_by_reason(evaluation: Evaluation) -> dict[str, list[str]]:
@@ -123,7 +132,7 @@ def _score(
     place = distance = None
     held: tuple[ScoreRule, ...] = ()
     if isinstance(value, float | int):
-        held = tuple(rules.of(evaluation, name, value))
+        held = tuple(rules.of(name, value, lambda dimension: label(dimension, evaluation)))
         low, high = metric.bounds if metric else (None, None)
         if low is not None and high is not None:
             place = min(1.0, max(0.0, (value - low) / (high - low)))

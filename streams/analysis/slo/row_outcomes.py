@@ -33,6 +33,10 @@ class SloSums(NamedTuple):
     share: float | None
     """Share of bad events; of a judged metric the estimate for all events. None without events."""
 
+    def exceeds(self, objective: float) -> bool:
+        """Return whether more events are bad than an objective allows."""
+        return self.share is not None and self.share > 1 - objective
+
 
 def row_outcomes(objective: Objective, values: Floats, statuses: Floats, probabilities: Floats) -> RowOutcomes:
     """Return the outcomes of events that have the dimensions of an SLO.

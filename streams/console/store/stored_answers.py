@@ -41,6 +41,12 @@ class StoredAnswer:
     cursor: Cursor
     """Its place in the order of the query."""
 
+    def dimension(self, name: str) -> str | None:
+        """Return its value of a dimension; None without one, and for one that the store does not keep."""
+        own, _, label = name.partition(".")
+        value: str | None = self.labels.get(label) if label else getattr(self, own, None)
+        return value
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerPage:

@@ -45,7 +45,7 @@ def test_what_is_no_file_of_evaluations_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     done = ragweir("console", "other.jsonl", folder=tmp_path)
     assert done.returncode == 1
-    assert b"line 1 of other.jsonl is no evaluation" in done.stderr
+    assert b"other.jsonl holds no evaluation" in done.stderr
 
 
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""The content of the pages: what the store knows of answers, and how their texts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ragweir.streams.analysis.answer_reader import AnswerReader
+from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
+from ragweir.streams.analysis.labels.store import PeopleLabels
+from ragweir.streams.console.store.answer_store import AnswerStore
+from ragweir.streams.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleContent:
+    """The content of the pages."""
+
+    settings: Settings
+    store: AnswerStore
+    reader: AnswerReader
+    rules: EvidenceRules
+    labels: Callable[[], PeopleLabels]
+    """Reads the labels of people as they are now."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what could not be read."""

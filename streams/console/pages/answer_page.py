@@ -1,0 +1,85 @@
+"""The page of one answer: the verdict, the answer sentence by sentence, its passages, and everything behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ragweir.errors import RagweirError
+from ragweir.metrics.metric import Metric
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.analysis.evidence.answer_evidence import answer_evidence
+from ragweir.streams.analysis.originals import Original
+from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.rendering import render
+from ragweir.streams.console.store.answer_query import AnswerQuery, BadQuery
+from ragweir.streams.console.store.stored_answers import StoredAnswer
+
+_FACTS = ("application", "pipeline_version", "model", "tenant", "environment")
+DIRECTIONS = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
+
+
+def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
+    """Return the routes of the page."""
+
+    def answer(request: Request) -> Response:
+        event_id = request.path_params.get("event_id") or request.query_params.get("event", "")
+        try:
+            query = AnswerQuery.parse(request.url.query, ignored=("event",))
+            stored = content.store.found(event_id)
+            before, after = content.store.neighbours(query, event_id) if stored else (None, None)
+        except BadQuery as error:
+            raise HTTPException(400, str(error)) from None
+        if stored is None:
+            raise HTTPException(404, "There is no answer with this id here.")
+        search = str(query.page())
+        return render(request, "answer.html", **_values(content, stored), before=before, after=after, search=search)
+
+    return [
+        Route("/answers/{event_id:path}", answer),
+    ]
+
+
+def _values(content: ConsoleContent, stored: StoredAnswer) -> dict[str, Any]:
+    evaluation = content.reader.evaluation(stored.at, stored.event_id)
+    if evaluation is None:
+        return {"stored": stored, "found": None}
+    labels = [each for each in content.labels().current() if each.event_id == stored.event_id]
+    found = answer_evidence(evaluation, _original(content, evaluation), content.rules, labels)
+    return {
+        "stored": stored,
+        "found": found,
+        "facts": [(name, value) for name in _FACTS if (value := getattr(evaluation, name)) is not None],
+        "command": content.reader.command(evaluation),
+        "trace": _trace(content, evaluation),
+        "direction": _direction,
+    }
+
+
+def _original(content: ConsoleContent, evaluation: Evaluation) -> Original:
+    if content.settings.console.texts == "off":
+        return Original(None, "", "the console is set to show no texts (console.texts)")
+    try:
+        return content.reader.original(evaluation)
+    except RagweirError as error:
+        return Original(None, "", str(error))
+
+
+def _direction(metric: Metric | None) -> str:
+    return "" if metric is None else f"{metric.unit}, {DIRECTIONS[metric.better]}"
+
+
+def _trace(content: ConsoleContent, evaluation: Evaluation) -> str | None:
+    """Return the URL of the event's trace; only ids of hexadecimal digits enter it."""
+    url, trace, span = content.settings.console.trace_url, evaluation.trace_id, evaluation.span_id or ""
+    if url is None or trace is None or not _is_hex(trace) or (span and not _is_hex(span)):
+        return None
+    return url.replace("{trace_id}", trace).replace("{span_id}", span)
+
+
+def _is_hex(text: str) -> bool:
+    return 0 < len(text) <= 64 and all(each in "0123456789abcdefABCDEF" for each in text)

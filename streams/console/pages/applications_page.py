@@ -1,0 +1,96 @@
+"""The first page: each application with its answers, the bad ones by SLO, and the last day as a sparkline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ragweir.streams.analysis.slo.row_outcomes import SloSums
+from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.rendering import render
+from ragweir.streams.console.store.answer_query import AnswerQuery
+from ragweir.streams.console.store.applications import ApplicationCounts
+from ragweir.streams.settings import Slo
+
+_SPAN = timedelta(days=1)
+_PARTS = 24
+_MOST = 200
+
+
+class SparkBar(NamedTuple):
+    """A part of the time range."""
+
+    events: int
+    bad: int
+    """Its bad answers by the first SLO."""
+    height: float
+    bad_height: float
+    """Heights as shares of the highest bar."""
+
+
+class SloShare(NamedTuple):
+    """The bad answers of an application by one SLO."""
+
+    slo: Slo
+    sums: SloSums
+    query: str
+    """The query string of the bad answers, worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRow:
+    """An application."""
+
+    counts: ApplicationCounts
+    query: str
+    """The query string of its answers."""
+    slos: list[SloShare]
+    bars: list[SparkBar]
+
+
+def applications_routes(content: ConsoleContent) -> list[BaseRoute]:
+    """Return the route of the page."""
+
+    def applications(request: Request) -> Response:
+        state = content.store.state()
+        until = None if state.last is None else state.last + timedelta(microseconds=1)
+        since = None if until is None or state.first is None else max(state.first, until - _SPAN)
+        counts = content.store.applications(since, until, _PARTS) if since is not None and until is not None else []
+        return render(
+            request,
+            "applications.html",
+            state=state,
+            since=since,
+            rows=[_row(content, each, AnswerQuery(since=since)) for each in counts[:_MOST]],
+            left_out=max(0, len(counts) - _MOST),
+            slos=[slo.name for slo in content.settings.slo],
+        )
+
+    return [Route("/", applications)]
+
+
+def _row(content: ConsoleContent, counts: ApplicationCounts, span: AnswerQuery) -> ApplicationRow:
+    of = AnswerQuery(where=(("application", counts.application or ""),), since=span.since)
+    return ApplicationRow(counts, str(of), list(_slos(content, counts, of)), list(_bars(counts)))
+
+
+def _slos(content: ConsoleContent, counts: ApplicationCounts, of: AnswerQuery) -> Iterator[SloShare]:
+    for slo in content.settings.slo:
+        if (sums := counts.slos.get(slo.name)) is not None:
+            bad = AnswerQuery(
+                where=of.where, since=of.since, slo=slo.name, sort=slo.metric, ascending=slo.at_least is not None
+            )
+            yield SloShare(slo, sums, str(bad))
+
+
+def _bars(counts: ApplicationCounts) -> Iterator[SparkBar]:
+    most = max(counts.per_part, default=0) or 1
+    bad = next(iter(counts.bad_per_part.values()), (0,) * len(counts.per_part))
+    for events, own in zip(counts.per_part, bad, strict=True):
+        yield SparkBar(events, own, events / most, own / most)
