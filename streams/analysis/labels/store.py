@@ -21,6 +21,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.label import WITHDRAWN, Draw, Label, QueuedAnswer
 from ragweir.streams.analysis.labels.evaluated import MAX_BYTES
 from ragweir.streams.files.events import scan_events
+from ragweir.streams.runtime.processes.exclusive import lock
 
 _OWN = 0o600
 _BEGINS = b'{"event_id":', b'{"id":'
@@ -117,7 +118,7 @@ class LabelFile:
         except OSError as error:
             raise PermanentError(f"{file} cannot be written: {error.strerror}") from None
         try:
-            _lock(self._descriptor, file)
+            self._lock()
             self.content = PeopleLabels()
             """The labels of the file, with those that were added."""
             self.removed = self._read()
@@ -134,6 +135,10 @@ class LabelFile:
         if self._is_new and not os.fstat(self._descriptor).st_size:
             self._file.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+    def _lock(self) -> None:
+        if not lock(self._descriptor):
+            raise PermanentError(f"{self._file} is in use: another process adds labels to it")
 
     def _read(self) -> int:
         """Read the labels, and then remove a last line that was not written to its end; returns its size in bytes.
@@ -196,18 +201,6 @@ class LabelFile:
             raise PermanentError(f"{self._file} cannot be written: {error.strerror}") from None
         if not is_there:
             raise PermanentError(f"{self._file} does not hold what was written to it; check its disk, and label again")
-
-
-def _lock(descriptor: int, file: Path) -> None:
-    """Lock a file for this process, where the system has such locks."""
-    try:
-        import fcntl  # noqa: PLC0415 - there is none on Windows
-    except ImportError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise PermanentError(f"{file} is in use: another process adds labels to it") from None
 
 
 def _lines(file: Path, on_bytes: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:

@@ -16,7 +16,8 @@ from threading import Lock
 import numpy as np
 
 from ragweir.errors import TransientError
-from ragweir.schemas.label import Draw, Label
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_query import NESTED, TIME, AnswerQuery, Cursor
 from ragweir.streams.console.store.applications import ApplicationCounting, ApplicationCounts
@@ -25,7 +26,7 @@ from ragweir.streams.console.store.layout import connect_reader, digest, size_of
 from ragweir.streams.console.store.names import Names, is_decision
 from ragweir.streams.console.store.order import PageRows
 from ragweir.streams.console.store.row_ranges import Ints, Line, RowRange, RowRanges
-from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer, StoreState, answer
+from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer, StoredLetter, StoreState, answer
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.aggregate.objectives import Objective
 
@@ -42,6 +43,7 @@ class _Reader:
     """A connection with what it has read."""
 
     db: sqlite3.Connection
+    file_number: int | None
     names: Names = field(default_factory=Names)
     parts: RowRanges = field(default_factory=RowRanges)
     deadline: float = inf
@@ -67,6 +69,8 @@ class AnswerStore:
         self._objectives = {each.slo.name: each for each in objectives}
         self._lock = Lock()
         self._idle: list[_Reader] = []
+        self.is_damaged = False
+        """True once a read found that the file is damaged."""
 
     def close(self) -> None:
         """Close the connections that no thread uses."""
@@ -78,10 +82,14 @@ class AnswerStore:
     @contextmanager
     def _reading(self) -> Iterator[_Reader]:
         """Read one state of the store for the length of a `with` block."""
+        number = self._file.stat().st_ino if self._file.exists() else None
         with self._lock:
             reader = self._idle.pop() if self._idle else None
+        if reader is not None and reader.file_number != number:  # The store was made anew.
+            reader.db.close()
+            reader = None
         if reader is None:
-            reader = _Reader(connect_reader(self._file))
+            reader = _Reader(connect_reader(self._file), number)
         try:
             reader.deadline = machine.monotonic() + READ_SECONDS
             reader.db.execute("begin")
@@ -90,7 +98,8 @@ class AnswerStore:
                 yield reader
             finally:
                 reader.db.execute("rollback")
-        except sqlite3.Error:
+        except sqlite3.Error as error:
+            self.is_damaged |= not isinstance(error, sqlite3.OperationalError)
             reader.db.close()
             raise
         except Exception:
@@ -205,6 +214,21 @@ class AnswerStore:
         with self._reading() as reader:
             rows = reader.db.execute("select data from label where event_id = ? order by question, rater", (event_id,))
             return tuple(Label.model_validate_json(data) for (data,) in rows)
+
+    def letters(self, most: int = 1_000) -> tuple[StoredLetter, ...]:
+        """Return the newest dead letters, the newest first."""
+        with self._reading() as reader:
+            rows = reader.db.execute("select * from letter order by written_ms desc limit ?", (most,)).fetchall()
+        return tuple(
+            StoredLetter((partition, offset), time_of(1_000 * ms), service, DeadLetter.model_validate_json(data))
+            for partition, offset, ms, service, data in rows
+        )
+
+    def queue(self, draw_id: str) -> tuple[QueuedAnswer, ...]:
+        """Return the answers of a draw."""
+        with self._reading() as reader:
+            rows = reader.db.execute("select data from queued where draw = ? order by event_id", (draw_id,)).fetchall()
+        return tuple(QueuedAnswer.model_validate_json(data) for (data,) in rows)
 
     def people_labels(self) -> PeopleLabels:
         """Return all labels and draws, for `ragweir.streams.analysis.labels.report`."""

@@ -79,10 +79,14 @@ create table segment (first integer primary key, time_min integer, time_max inte
 create table col (name integer, first integer, data blob, primary key (name, first)) without rowid;
 create table line (first integer primary key, data blob);
 create table dead (first integer primary key, bits blob);
-create table label (event_id text, question text, rater text, event integer, withdrawn integer, data blob,
+create table label (event_id text, question text, rater text, event integer, withdrawn integer, time_us integer,
+    data blob,
     primary key (event_id, question, rater)) without rowid;
 create index label_event on label (event);
 create table draw (id text primary key, data blob);
+create table queued (draw text, event_id text, data blob, primary key (draw, event_id)) without rowid;
+create table letter (partition integer, offset integer, written_ms integer, service text, data blob,
+    primary key (partition, offset)) without rowid;
 create table state (name text primary key, value real) without rowid;
 """
 _WRITER = """
@@ -96,11 +100,21 @@ pragma cache_size = -8192;
 """
 
 
+class OtherVersionError(sqlite3.DatabaseError):
+    """The file is no store of this version."""
+
+
+def remove(file: Path) -> None:
+    """Remove a store, if it is there."""
+    for suffix in ("", "-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
 def connect_writer(file: Path) -> sqlite3.Connection:
     """Open the store for writing, and create its tables if there are none.
 
     Raises:
-        sqlite3.Error: if it cannot be written, or is damaged.
+        sqlite3.Error: if it cannot be written, is damaged, or is no store of this version.
     """
     db = sqlite3.connect(file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
@@ -109,6 +123,8 @@ def connect_writer(file: Path) -> sqlite3.Connection:
                 f"pragma page_size = {_PAGE_BYTES}; pragma auto_vacuum = incremental; pragma journal_mode = wal;"
             )
             db.executescript(f"begin; {_TABLES} pragma user_version = {SCHEMA_VERSION}; commit;")
+        if db.execute("pragma user_version").fetchone()[0] != SCHEMA_VERSION:
+            raise OtherVersionError(f"{file} is no store of this version")
         db.executescript(_WRITER)
     except sqlite3.Error:
         db.close()
@@ -179,9 +195,20 @@ def packed(data: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> memoryview:
-    """Return the bytes of a column."""
+    """Return the bytes of a column.
+
+    Raises:
+        sqlite3.DatabaseError: if they are damaged.
+    """
     content = memoryview(data)[:-1]
-    return memoryview(zstd.decompress(content)) if data[-1:] == _ZSTD else content
+    return memoryview(_decompressed(content)) if data[-1:] == _ZSTD else content
+
+
+def _decompressed(data: bytes | memoryview) -> bytes:
+    try:
+        return zstd.decompress(data)
+    except zstd.ZstdError as error:
+        raise sqlite3.DatabaseError(f"compressed data are damaged: {error}") from None
 
 
 class LineBlock(NamedTuple):
@@ -203,7 +230,7 @@ class LineBlock(NamedTuple):
     @classmethod
     def decode(cls, data: bytes, metrics: int, rows: int = LINE_ROWS) -> LineBlock:
         """Return a block of the table `line`."""
-        content = zstd.decompress(data)
+        content = _decompressed(data)
         at = HEAD.itemsize * rows
         heads = np.frombuffer(content, HEAD, rows)
         scores = np.frombuffer(content, "<f8", metrics * rows, at).reshape(metrics, rows)

@@ -99,17 +99,26 @@ class Segment(RowRange):
 
     def _own_column(self, number: int) -> memoryview:
         if (found := self._column(number)) is None:
-            raise sqlite3.DatabaseError(f"column {number} of segment {self.first} is missing")
+            raise self._damage(number)
         return found
+
+    def _damage(self, number: int) -> sqlite3.DatabaseError:
+        return sqlite3.DatabaseError(f"column {number} of the segment {self.first} is damaged")
+
+    def _values(self, number: int, data: memoryview, kind: Any) -> NDArray[Any]:
+        if data.nbytes != self.rows * np.dtype(kind).itemsize:
+            raise self._damage(number)
+        return np.frombuffer(data, kind)
 
     @override
     def field(self, name: str) -> NDArray[Any]:
-        return np.frombuffer(self._own_column(FIELD_NUMBERS[name]), HEAD[name])
+        number = FIELD_NUMBERS[name]
+        return self._values(number, self._own_column(number), HEAD[name])
 
     @override
     def metric(self, number: int) -> Floats:
         found = self._column(number)
-        return np.full(self.rows, np.nan) if found is None else np.frombuffer(found, "<f8")
+        return np.full(self.rows, np.nan) if found is None else self._values(number, found, "<f8")
 
     @override
     def ids(self) -> tuple[Ints, bytes]:

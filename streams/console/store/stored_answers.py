@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import isnan, nan
 
+from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import STATUSES, Source, Status
 from ragweir.streams.console.store.answer_query import Cursor
 from ragweir.streams.console.store.layout import time_of
@@ -61,6 +62,18 @@ class AnswerPage:
     """Place before which the previous page ends (`query.page(before=...)`); None on the first page."""
     incomplete: tuple[str, ...] = ()
     """Dimensions of the query that have more values than the store keeps, so that answers may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLetter:
+    """The reason and the position of a dead letter, whose value is at `at`."""
+
+    at: tuple[int, int]
+    """Partition and offset of its record."""
+    written: datetime
+    service: str
+    """Name of the service that wrote it."""
+    details: DeadLetter
 
 
 @dataclass(frozen=True, slots=True)

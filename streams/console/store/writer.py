@@ -13,7 +13,8 @@ import orjson
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation, Version, supersedes
 from ragweir.schemas.evaluation_record import EvaluationRecord
-from ragweir.schemas.label import WITHDRAWN, Draw, Label
+from ragweir.schemas.label import WITHDRAWN, Draw, Label, QueuedAnswer
+from ragweir.streams.analysis.dead_letters.letters import Letter
 from ragweir.streams.console.store.layout import (
     DOCUMENTS,
     FIELD_NUMBERS,
@@ -25,10 +26,24 @@ from ragweir.streams.console.store.layout import (
     decoded,
     digest,
     layouts,
+    microseconds,
     packed,
+    size_of,
 )
+from ragweir.streams.console.store.retention import drop_oldest, give_back, is_over
 from ragweir.streams.console.store.row_maker import NewNames, RowMaker, StoredRow
 
+_MAX_LETTERS = 100_000
+_PUT_LABEL = """
+insert into label values (?, ?, ?, ?, ?, ?, ?) on conflict (event_id, question, rater) do update
+set withdrawn = excluded.withdrawn, time_us = excluded.time_us, data = excluded.data
+where excluded.time_us >= time_us
+"""
+_DROP_LETTERS = """
+delete from letter where written_ms < ? or written_ms < (
+    select written_ms from letter order by written_ms desc limit 1 offset ?
+)
+"""
 _SCORED = Version(judged=False, source=None)
 """The version of any scored evaluation that replaces none: its source makes no difference later."""
 
@@ -46,7 +61,7 @@ class StoreWriter:
     """
 
     def __init__(self, file: Path) -> None:
-        self._db = connect_writer(file)
+        self._file, self._db = file, connect_writer(file)
         self._names = NewNames.load(self._db)
         self._make = RowMaker(self._names).row
         first = self._db.execute("select max(row) from tail").fetchone()[0]
@@ -54,8 +69,10 @@ class StoreWriter:
         self._next = first + 1 if first is not None else after + SEGMENT_ROWS if after is not None else 0
         self._in_tail = self._next % SEGMENT_ROWS
         self._rows: list[StoredRow] = []
-        self._labels: list[tuple[str, str, str, int, bool, bytes]] = []
+        self._labels: list[tuple[str, str, str, int, bool, int, bytes]] = []
         self._draws: list[tuple[str, bytes]] = []
+        self._queued: list[tuple[str, str, bytes]] = []
+        self._letters: list[tuple[int, int, int, str, bytes]] = []
         self.rejected = 0
         """Number of evaluations over a limit of the store."""
         self.replaced = 0
@@ -78,19 +95,31 @@ class StoreWriter:
             self._rows.append(row)
 
     def take_label(self, label: Label) -> None:
-        """Take a label, which replaces an earlier one of its key. Its comment is not kept."""
+        """Take a label, which replaces one of its key that was not given later. Its comment is not kept."""
         bare = encode(label.model_copy(update={"comment": None}))
         withdrawn = label.value == WITHDRAWN
-        self._labels.append((label.event_id, label.question, label.rater, digest(label.event_id), withdrawn, bare))
+        key = label.event_id, label.question, label.rater
+        self._labels.append((*key, digest(label.event_id), withdrawn, microseconds(label.time), bare))
 
     def take_draw(self, draw: Draw) -> None:
         """Take a draw of answers to be labelled."""
         self._draws.append((draw.id, encode(draw)))
 
+    def take_queued(self, answer: QueuedAnswer) -> None:
+        """Take an answer that a draw chose."""
+        self._queued.append((answer.draw.id, answer.event_id, encode(answer)))
+
+    def take_letter(self, letter: Letter) -> None:
+        """Take the reason and the position of a dead letter, without its value."""
+        record = letter.record
+        at = record.partition, record.offset, record.timestamp_ms or 0
+        self._letters.append((*at, letter.service, encode(letter.details)))
+
     @property
     def taken(self) -> int:
         """Number of rows that the next flush writes."""
-        return len(self._rows) + len(self._labels) + len(self._draws)
+        others = len(self._labels) + len(self._draws) + len(self._queued) + len(self._letters)
+        return len(self._rows) + others
 
     def flush(self, offsets: Mapping[tuple[str, str, int], int] | None = None, read: float = 1.0) -> None:
         """Write all that was taken, and how far it goes.
@@ -107,8 +136,10 @@ class StoreWriter:
         try:
             self._names.save(db)
             self._append()
-            db.executemany("insert or replace into label values (?, ?, ?, ?, ?, ?)", self._labels)
+            db.executemany(_PUT_LABEL, self._labels)
             db.executemany("insert or replace into draw values (?, ?)", self._draws)
+            db.executemany("insert or replace into queued values (?, ?, ?)", self._queued)
+            db.executemany("insert or replace into letter values (?, ?, ?, ?, ?)", self._letters)
             while self._in_tail >= SEGMENT_ROWS:
                 self._make_segment()
             db.executemany(
@@ -121,7 +152,7 @@ class StoreWriter:
             if db.in_transaction:
                 db.execute("rollback")
             raise
-        self._rows, self._labels, self._draws = [], [], []
+        self._rows, self._labels, self._draws, self._queued, self._letters = [], [], [], [], []
 
     def _append(self) -> None:
         """Write the rows that count, and mark those that they replace."""
@@ -194,6 +225,38 @@ class StoreWriter:
         )
         db.execute("delete from tail where row < ?", (first + SEGMENT_ROWS,))
         self._in_tail -= SEGMENT_ROWS
+
+    def offsets(self, topic: str) -> dict[str, dict[int, int]]:
+        """Return the next offsets of a topic's partitions, by the id of the topic."""
+        found: dict[str, dict[int, int]] = defaultdict(dict)
+        for topic_id, partition, offset in self._db.execute(
+            "select topic_id, partition, offset from next where topic = ?", (topic,)
+        ):
+            found[topic_id][partition] = offset
+        return found
+
+    def drop(self, max_bytes: int, oldest_ms: float, most: int = 8) -> int:
+        """Drop the oldest segments of a store that is too large or too old; returns their number.
+
+        Args:
+            max_bytes: size of the store.
+            oldest_ms: timestamp before which records are not kept.
+            most: number of segments that are dropped at once.
+        """
+        dropped = 0
+        while dropped < most and is_over(self._db, self._file, max_bytes, oldest_ms) and drop_oldest(self._db):
+            dropped += 1
+        if dropped:
+            give_back(self._db)
+        return dropped
+
+    def drop_letters(self, oldest_ms: float) -> None:
+        """Drop the dead letters that were written before a time, and the oldest ones beyond a number."""
+        self._db.execute(_DROP_LETTERS, (oldest_ms, _MAX_LETTERS))
+
+    def size(self) -> int:
+        """Return the bytes of the store that are in use."""
+        return size_of(self._db, self._file)
 
     def close(self) -> None:
         """Close the file; what was taken since the last flush is not in it."""
