@@ -14,6 +14,7 @@ from bench import (
     backfill,
     compare,
     coverage,
+    feedback_cost,
     growth,
     judging,
     kafka_to_kafka,
@@ -65,6 +66,7 @@ TABLES: Mapping[str, Make] = {
     "people-width": people.width,
     "people-planned": people.planned,
     "people-cost": people_cost.table,
+    "feedback-cost": feedback_cost.table,
     "anchors": anchors.false_alarms,
     "anchors-power": anchors.power,
 }

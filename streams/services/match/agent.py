@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from typing_extensions import override
 
@@ -13,6 +14,7 @@ from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.evaluation import Source
 from ragweir.schemas.feedback import (
     KeyedFeedback,
+    ReceivedFeedback,
     UnmatchedClass,
     UnmatchedFeedback,
     WaitingFeedback,
@@ -32,6 +34,8 @@ from ragweir.streams.services.shared.raters import hashed_rater
 _SERVICE = "match"
 _KEYED, _WAITING, _UNMATCHED = "feedback.keyed", "feedback.waiting", "feedback.unmatched"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RECEIVED = tuple(ReceivedFeedback.model_fields)
+_hashed = lru_cache(maxsize=4_096)(hashed_rater)
 _GRACE_MS = 600_000
 """Time by which the evaluations that were read must be newer than an answer that is given up, in milliseconds."""
 _MOST_CHECKED = 1_000
@@ -151,16 +155,18 @@ class MatchAgent(Agent):
             raise Rejected("tombstone", "the record has no value")
         found = feedback_of(parse(record.value, self._config.max_bytes))
         received = received_time(record.timestamp_ms)
-        return WaitingFeedback(
-            event_id=found.event_id,
-            trace_id=found.trace_id,
-            span_id=found.span_id,
-            name=found.name,
-            value=found.value,
-            giver=None if found.giver is None else hashed_rater(found.giver, self._config.key),
-            time=received if found.time is None else min(found.time, received),
-            received=received,
-            source=_source(record),
+        return WaitingFeedback.trusted(
+            {
+                "event_id": found.event_id,
+                "trace_id": found.trace_id,
+                "span_id": found.span_id,
+                "name": found.name,
+                "value": found.value,
+                "giver": None if found.giver is None else _hashed(found.giver, self._config.key),
+                "time": received if found.time is None else min(found.time, received),
+                "received": received,
+                "source": _source(record),
+            }
         )
 
     def _find(self, feedback: WaitingFeedback) -> EvaluatedAnswer | None:
@@ -170,11 +176,13 @@ class MatchAgent(Agent):
             return None
 
     def _match(self, feedback: WaitingFeedback, answer: EvaluatedAnswer, outcome: Outcome) -> None:
-        keyed = KeyedFeedback(
-            **{name: getattr(feedback, name) for name in ("name", "value", "giver", "time", "received", "source")},
-            event_id=answer.event_id,
-            event_time=_EPOCH + timedelta(microseconds=answer.time_us),
-            dimensions=dict(zip(self._config.dimensions, answer.labels, strict=True)),
+        keyed = KeyedFeedback.trusted(
+            {
+                **{name: getattr(feedback, name) for name in _RECEIVED},
+                "event_id": answer.event_id,
+                "event_time": _EPOCH + timedelta(microseconds=answer.time_us),
+                "dimensions": dict(zip(self._config.dimensions, answer.labels, strict=True)),
+            }
         )
         headers = self._headers("keyed_feedback", feedback)
         outcome.emissions.append(Emission(_KEYED, answer.event_id.encode(), encode(keyed), headers))
@@ -296,4 +304,4 @@ class _WaitingRoom(Holding):
 
 
 def _source(record: Record) -> Source:
-    return Source(topic=record.topic, partition=record.partition, offset=record.offset)
+    return Source.trusted({"topic": record.topic, "partition": record.partition, "offset": record.offset, "index": 0})
