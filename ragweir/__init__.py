@@ -7,6 +7,7 @@
     dataset         make a regression set of the answers that people or scores found bad
     catalogue       the metrics by name
     publish         record an application's interactions, and send them to Kafka
+    feedback        send what users say of answers to Kafka
 
 The other names are types of their arguments, results and errors. Each is imported on first use; `import ragweir` alone
 loads nothing else. The code is in `ragweir.schemas` (the records), `ragweir.metrics` (pure functions over them) and
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ragweir.schemas.evaluation import Evaluation
     from ragweir.streams.analysis.compare.comparison import Comparison
     from ragweir.streams.analysis.dataset.building import Dataset
-    from ragweir.streams.clients.publish import Publisher, publish
+    from ragweir.streams.clients.publish import Publisher, feedback, publish
     from ragweir.streams.library.comparing import compare
     from ragweir.streams.library.datasets import dataset
     from ragweir.streams.library.explaining import Explanation, catalogue, explain
@@ -53,6 +54,7 @@ __all__ = [
     "compare",
     "dataset",
     "explain",
+    "feedback",
     "publish",
     "score",
     "score_frame",
@@ -76,6 +78,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "compare": "ragweir.streams.library.comparing",
         "dataset": "ragweir.streams.library.datasets",
         "explain": "ragweir.streams.library.explaining",
+        "feedback": "ragweir.streams.clients.publish",
         "publish": "ragweir.streams.clients.publish",
         "score": "ragweir.streams.library.scoring",
         "score_frame": "ragweir.streams.library.frames",

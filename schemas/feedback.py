@@ -47,6 +47,11 @@ class FeedbackTarget(RecordPart):
     span_id: Id | None = None
     """Id of a span of the trace, for a trace with several answers; null for the last one."""
 
+    @property
+    def target(self) -> str:
+        """The id of the event, else of the trace: the key of records, so that those of one target are in order."""
+        return self.event_id or self.trace_id or ""
+
 
 class Feedback(FeedbackTarget):
     """What one person says of one answer, as the application writes it to the topic `feedback`.

@@ -9,7 +9,7 @@ import typer
 
 from ragweir.errors import Rejected, UnreadableFile
 from ragweir.schemas.codec.json import parse
-from ragweir.schemas.feedback import Feedback, feedback_of
+from ragweir.schemas.feedback import feedback_of
 from ragweir.streams.commands.app import FAILURE, app, err, settings
 from ragweir.streams.commands.options import Workers
 from ragweir.streams.commands.progress import Bars, FileProgress
@@ -60,7 +60,7 @@ def publish(
                 except Rejected as error:
                     rejections.add(f"{reader.format.unit} {number}", error.message, None)
                 else:
-                    publisher.send(value, _key(found))
+                    publisher.send(value, found.target.encode())
                     sent += 1
                 progress.on_event()
         except UnreadableFile as error:
@@ -72,8 +72,3 @@ def publish(
         raise problem
     if rejections.count:
         raise typer.Exit(FAILURE)
-
-
-def _key(feedback: Feedback) -> bytes:
-    """Return a key that all feedback of one target has."""
-    return (feedback.event_id or feedback.trace_id or "").encode()

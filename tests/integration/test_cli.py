@@ -80,7 +80,7 @@ def test_nothing_heavy_is_imported_for_the_help(arguments: tuple[str, ...]) -> N
 
 
 def test_help_is_shown() -> None:
-    """`--help` shows it, for ragweir and for a command, and so does ragweir alone; the parts of other commands are hidden."""
+    """`--help` shows it, for ragweir and for a command, and so does ragweir alone; parts of commands are hidden."""
     shown = ragweir("--help")
     assert shown.returncode == 0
     assert b"Usage: ragweir" in shown.stdout

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 DropReason = Literal["queue_full", "invalid", "too_large", "not_delivered", "after_close"]
-"""Reason why an event was not published: the queue was full; it is no interaction, or one over the limit of size; Kafka
-did not acknowledge it in time; or its publisher was closed before."""
+"""Reason why an event was not published: the queue was full; it is no interaction or feedback, or over the limit of
+size; Kafka did not acknowledge it in time; or its publisher was closed before."""
 
 REASONS: tuple[DropReason, ...] = get_args(DropReason)
 
@@ -36,6 +36,8 @@ class CapturedEvent(NamedTuple):
     ended_ns: int | None = None
     first_token_ns: int | None = None
     spans: tuple[CapturedSpan, ...] = ()
+    is_feedback: bool = False
+    """True for feedback on an answer, which is no interaction."""
 
 
 class PublishStats(NamedTuple):

@@ -1,4 +1,4 @@
-"""Encoding of a captured event as a record of Kafka, which `ragweir evaluate` does not reject."""
+"""Encoding of a captured event as a record of Kafka, which the service that reads it does not reject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import orjson
 from pydantic import BaseModel
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec.json import decode, event_time
+from ragweir.schemas.codec.json import decode, event_time, parse
+from ragweir.schemas.feedback import feedback_of
 from ragweir.schemas.times import from_epoch
 from ragweir.streams.clients.publish.backlog import CapturedEvent, CapturedSpan
 from ragweir.streams.clients.publish.identity import event_id
@@ -36,7 +37,7 @@ class EncodedEvent(NamedTuple):
 
 
 def encode(event: CapturedEvent, defaults: PublishSettings, max_bytes: int) -> EncodedEvent:
-    """Encode an event and check that it is an interaction.
+    """Encode an event and check that it is an interaction, or feedback.
 
     >>> event = CapturedEvent({"query": "Who?", "response": "Ada."}, captured_ns=1_764_000_000_000_000_000)
     >>> record = encode(event, PublishSettings(application="bot"), 1000)
@@ -44,19 +45,24 @@ def encode(event: CapturedEvent, defaults: PublishSettings, max_bytes: int) -> E
     ('bot', True)
 
     Raises:
-        Rejected: if it cannot be encoded, is larger than `max_bytes` or is no interaction. The message quotes nothing
-            of it.
+        Rejected: if it cannot be encoded, is larger than `max_bytes` or is neither. The message quotes nothing of it.
     """
     try:
         fields = dict(event.fields)
     except (TypeError, ValueError):
         raise Rejected("invalid", "an event is a mapping of fields") from None
+    completed = _dated(fields, event) if event.is_feedback else _completed(fields, event, defaults)
     try:
-        value = orjson.dumps(_completed(fields, event, defaults), _plain, _OPTIONS)
+        value = orjson.dumps(completed, _plain, _OPTIONS)
     except TypeError as error:
         raise Rejected("invalid", f"it has no form in JSON: {error}") from None
-    interaction = decode(value, max_bytes=max_bytes)
     captured_ms = event.captured_ns // 1_000_000
+    if event.is_feedback:
+        feedback = feedback_of(parse(value, max_bytes))
+        if feedback.value is None and fields["value"] is not None:  # JSON has null for a number that is none.
+            raise Rejected("invalid", "value: must be a finite number")
+        return EncodedEvent(feedback.target.encode(), value, (("content-type", b"application/json"),), captured_ms)
+    interaction = decode(value, max_bytes=max_bytes)
     identity = interaction.event_id
     time = event_time(interaction, captured_ms)
     headers = cloud_event("publish", "interaction", identity, time, "application/json")
@@ -83,6 +89,11 @@ def _completed(fields: dict[str, Any], event: CapturedEvent, defaults: PublishSe
         given = fields.get("spans")
         fields["spans"] = [*(given if isinstance(given, list) else ()), *map(_span, event.spans)]
     return fields
+
+
+def _dated(fields: dict[str, Any], event: CapturedEvent) -> dict[str, Any]:
+    """Return the fields of feedback with the time of the call, if they have none."""
+    return fields if fields.get("time") is not None else {**fields, "time": _time(event.captured_ns)}
 
 
 def _span(span: CapturedSpan) -> dict[str, Any]:

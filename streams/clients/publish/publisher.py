@@ -41,7 +41,7 @@ _NOTHING = object()
 
 
 class Publisher:
-    """Publishes interactions to Kafka, from any thread or task.
+    """Publishes interactions, and feedback on answers, to Kafka, from any thread or task.
 
     The caller's thread takes times and copies the event to a queue, which takes some microseconds. Checking, encoding
     and sending are done by a thread of its own, which the first event starts. Nothing that is passed makes a call raise
@@ -61,7 +61,7 @@ class Publisher:
 
     Args:
         bootstrap_servers: addresses of Kafka brokers; the setting `kafka.bootstrap_servers`.
-        topic: topic to publish to; the setting `publish.topic`.
+        topic: topic to publish interactions to; the setting `publish.topic`.
         client: properties of librdkafka; the setting `kafka.client`.
         application: application of events that have none; the setting `publish.application`.
         environment: environment of events that have none; the setting `publish.environment`.
@@ -143,6 +143,24 @@ class Publisher:
         return None
 
     __call__ = publish
+
+    def feedback(self, name: Any = _NOTHING, value: Any = _NOTHING, /, **fields: Any) -> None:
+        """Publish what a user says of an answer, after it was given or before it is evaluated.
+
+        >>> publisher = Publisher()
+        >>> publisher.feedback("thumbs", "down", event_id="01JD9Z5W7K", giver="user-7")
+        >>> publisher.feedback("thumbs", None, event_id="01JD9Z5W7K", giver="user-7")  # takes it back
+        >>> _ = publisher.close(timeout=0)  # an application leaves this to the end of the process
+
+        Args:
+            name: kind of the feedback, such as `thumbs`, `edited`, `copied` or `escalated`.
+            value: number, label, true or false; None takes earlier feedback of the name and giver back.
+            fields: `event_id`, or `trace_id` with an optional `span_id`; `giver`, the person who gives it; `time`, that
+                of the call if it is left out. Others are not kept.
+        """
+        now = machine.time_ns()
+        given = {key: each for key, each in (("name", name), ("value", value)) if each is not _NOTHING}
+        self._capture(self._backlog, lambda: CapturedEvent({**fields, **given}, now, is_feedback=True))
 
     def _capture(self, backlog: Backlog, make: Callable[[], CapturedEvent]) -> None:
         if backlog is not self._backlog:

@@ -45,7 +45,8 @@ class Sender:
 
     def __init__(self, settings: PublisherSettings, backlog: Backlog) -> None:
         self._settings = settings
-        self._topic = settings.topic
+        self._topics = {False: settings.topic, True: f"{settings.topics.prefix}feedback"}
+        """The topics of interactions and of feedback."""
         self._backlog = backlog
         self._lost_at = -_LOST_INTERVAL_S
         properties = publisher_properties(settings, self)
@@ -69,7 +70,8 @@ class Sender:
     def send(self, event: CapturedEvent) -> None:
         """Encode and send an event. While librdkafka's queue is full it waits, until the backlog is closed."""
         try:
-            self._produce(encode(event, self._settings.publish, self._settings.limits.max_event_bytes))
+            record = encode(event, self._settings.publish, self._settings.limits.max_event_bytes)
+            self._produce(self._topics[event.is_feedback], record)
         except Rejected as error:
             reason: DropReason = "too_large" if error.error_class == "too_large" else "invalid"
             self._backlog.settle(reason, error.message.partition(";")[0])
@@ -79,11 +81,11 @@ class Sender:
         except Exception as error:  # objects of the application are read here, and may raise anything
             self._backlog.settle("invalid", f"reading it raised {type(error).__name__}")
 
-    def _produce(self, record: EncodedEvent) -> None:
+    def _produce(self, topic: str, record: EncodedEvent) -> None:
         while True:
             try:
                 self._producer.produce(
-                    self._topic,
+                    topic,
                     record.value,
                     record.key,
                     timestamp=record.timestamp_ms,

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
+import orjson
 import pytest
 from commands import environment, program
 from confluent_kafka import KafkaError, Message
@@ -26,7 +27,9 @@ from typing_extensions import override
 from ragweir.errors import Rejected
 from ragweir.schemas.codec import intake
 from ragweir.schemas.codec.json import decode
+from ragweir.schemas.feedback import feedback_of
 from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.times import parse_time
 from ragweir.streams.clients.publish import publisher as publisher_module
 from ragweir.streams.clients.publish import recorders, sender
 from ragweir.streams.clients.publish.backlog import Backlog, CapturedEvent, CapturedSpan
@@ -67,8 +70,10 @@ class FaultyProducer:
     def __init__(self, produce: Callable[[], None]) -> None:
         self._produce = produce
         self.values: list[bytes] = []
+        self.topics: list[str] = []
 
-    def produce(self, _: str, value: bytes, *__: Any, on_delivery: Callable[[Any, Any], None], **___: Any) -> None:
+    def produce(self, topic: str, value: bytes, *_: Any, on_delivery: Callable[[Any, Any], None], **__: Any) -> None:
+        self.topics.append(topic)
         self._produce()
         self.values.append(value)
         on_delivery(None, None)
@@ -120,7 +125,7 @@ def test_a_publisher_without_events_costs_an_application_nothing() -> None:
     code = f"""
 import sys, threading, time
 import ragweir
-ragweir.publish, ragweir.Publisher
+ragweir.publish, ragweir.feedback, ragweir.Publisher
 foreign = {{"pydantic", "orjson", "confluent_kafka", "structlog"}} & sys.modules.keys()
 assert not foreign, foreign
 assert threading.active_count() == 1
@@ -128,7 +133,9 @@ publisher = ragweir.Publisher(bootstrap_servers="{NOWHERE}", exit_timeout_s=0.0)
 with publisher.publish(query="Who?") as event:
     event.response = "Ada."
 publisher.publish({{}})
-while not publisher.stats.dropped["invalid"]:
+publisher.feedback("thumbs", "up", event_id="e1")
+publisher.feedback()
+while publisher.stats.dropped["invalid"] < 2:
     time.sleep(0.01)
 assert "confluent_kafka" in sys.modules
 foreign = {{"numpy", "typer", "rich", "aiohttp", "pandas", "polars", "duckdb"}} & sys.modules.keys()
@@ -296,6 +303,44 @@ def test_whatever_is_passed_is_published_or_counted_as_dropped(
     assert counts == ({} if fate == "published" else {fate: 1})
     assert publisher.stats.published == len(producer.values) == 2 - len(counts)
     assert decode(producer.values[-1]).event_id == "after"
+
+
+HOSTILE_FEEDBACK: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "nothing": ((), {}, "invalid"),
+    "no value": (("thumbs",), {"event_id": "e1"}, "invalid"),
+    "no target": (("thumbs", "up"), {}, "invalid"),
+    "two targets": (("thumbs", "up"), {"event_id": "e1", "trace_id": "t1"}, "invalid"),
+    "a name with control characters": (("th\x1bumbs", "up"), {"event_id": "e1"}, "invalid"),
+    "a value that raises": (("thumbs", Hostile()), {"event_id": "e1"}, "invalid"),
+    "a value of a wrong type": (("thumbs", ["up"]), {"event_id": "e1"}, "invalid"),
+    "a value that is no number": (("thumbs", float("nan")), {"event_id": "e1"}, "invalid"),
+    "an id that is an object": (("thumbs", "up"), {"event_id": object()}, "invalid"),
+    "a comment of 100 MB": (("thumbs", "up"), {"event_id": "e1", "comment": HUGE}, "too_large"),
+    "a comment of 2 MB": (("thumbs", "up"), {"event_id": "e1", "comment": "x" * 2_000_000}, "too_large"),
+    "taken back": (("thumbs", None), {"event_id": "e1"}, "published"),
+    "a value of numpy": (("edited", np.float32(0.5)), {"trace_id": "t1", "span_id": "s1"}, "published"),
+    "a time of the caller's": (("thumbs", True), {"event_id": 7, "time": "2026-11-21T10:00:00Z"}, "published"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_FEEDBACK)
+def test_whatever_is_passed_as_feedback_is_published_or_counted_as_dropped(
+    name: str, monkeypatch: pytest.MonkeyPatch, publishers: list[Publisher]
+) -> None:
+    """Feedback has the promises of interactions; it has the time of the call unless it names one."""
+    given, fields, fate = HOSTILE_FEEDBACK[name]
+    monkeypatch.setattr("ragweir.streams.clients.publish.publisher.machine.time_ns", lambda: 1_764_000_000_000_000_000)
+    publisher, producer = faulty(monkeypatch, publishers, lambda: None)
+    publisher.feedback(*given, **fields)
+    publisher.publish({**WHOLE, "event_id": "after"})
+    assert publisher.flush(60)
+    counts = {reason: count for reason, count in publisher.stats.dropped.items() if count}
+    assert counts == ({} if fate == "published" else {fate: 1})
+    assert producer.topics == (["rag.feedback"] if fate == "published" else []) + ["rag.interactions"]
+    if fate == "published":
+        sent = feedback_of(orjson.loads(producer.values[0]))
+        assert (sent.name, sent.value) == given
+        assert sent.time == parse_time(fields.get("time", 1_764_000_000))
 
 
 @pytest.mark.parametrize("name", HOSTILE_EVENTS)
