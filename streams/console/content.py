@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ragweir.streams.analysis.answer_reader import AnswerReader
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
+from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.settings import Settings
@@ -20,6 +21,7 @@ class ConsoleContent:
     store: AnswerStore
     reader: AnswerReader
     rules: EvidenceRules
+    texts: ShownTexts
     labels: Callable[[], PeopleLabels]
     """Reads the labels of people as they are now."""
     notes: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ragweir.streams.analysis.answer_reader import FileAnswerReader
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
+from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.store import PeopleLabels, read_labels
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.store.answer_store import AnswerStore
@@ -42,7 +43,7 @@ def content_of_files(
         ConfigurationError: if the settings are wrong.
     """
     objectives = [Objective.of(slo, aggregator(settings)) for slo in settings.slo]
-    rules = EvidenceRules.of(settings)
+    rules, texts = EvidenceRules.of(settings), ShownTexts(settings)
     with TemporaryDirectory(prefix="ragweir-console-") as folder:
         file = Path(folder) / "store.sqlite"
         with StoreWriter(file) as writer:
@@ -50,7 +51,8 @@ def content_of_files(
             load_labels([labels] if labels and labels.exists() else [], writer)
         with closing(AnswerStore(file, objectives)) as store:
             reader = FileAnswerReader(settings, files, events)
-            yield ConsoleContent(settings, store, reader, rules, partial(_labels, labels), tuple(_notes(loaded)))
+            read = partial(_labels, labels)
+            yield ConsoleContent(settings, store, reader, rules, texts, read, tuple(_notes(loaded)))
 
 
 def _notes(loaded: LoadedFiles) -> Iterator[str]:

@@ -49,7 +49,8 @@ def _values(content: ConsoleContent, stored: StoredAnswer) -> dict[str, Any]:
     if evaluation is None:
         return {"stored": stored, "found": None}
     labels = [each for each in content.labels().current() if each.event_id == stored.event_id]
-    found = answer_evidence(evaluation, _original(content, evaluation), content.rules, labels)
+    explained = content.texts.explained(evaluation)
+    found = answer_evidence(explained, _original(content, evaluation), content.rules, labels)
     return {
         "stored": stored,
         "found": found,
@@ -61,10 +62,8 @@ def _values(content: ConsoleContent, stored: StoredAnswer) -> dict[str, Any]:
 
 
 def _original(content: ConsoleContent, evaluation: Evaluation) -> Original:
-    if content.settings.console.texts == "off":
-        return Original(None, "", "the console is set to show no texts (console.texts)")
     try:
-        return content.reader.original(evaluation)
+        return content.texts.of(content.reader.original(evaluation))
     except RagweirError as error:
         return Original(None, "", str(error))
 

@@ -94,6 +94,32 @@ def test_texts_can_be_switched_off_or_be_gone(tmp_path: Path) -> None:
         assert "The evaluation cannot be read again" in pages.page("/answers/returns")
 
 
+MAIL = "ada@example.org"
+
+
+def test_redacted_texts_hold_no_personal_data(tmp_path: Path) -> None:
+    """Whatever judge.redaction is: in question, answer, passages, history, steps, and the judge's words."""
+    row = RETURNS | {
+        "query": f"I am {MAIL}?",
+        "response": f"Write to {MAIL}.",
+        "contexts": [{"text": f"Write to {MAIL}."}],
+        "history": [{"role": "user", "text": MAIL}],
+        "spans": [{"kind": "tool", "name": MAIL, "error": MAIL}],
+    }
+    out = score(tmp_path, [row])
+    evaluation = orjson.loads(out.read_bytes())
+    evaluation |= {"explanations": {"judge_faithfulness": MAIL}, "evidence": {"refusal": [MAIL]}}
+    evaluation["scores"]["judge_faithfulness"] = 0.5
+    out.write_bytes(orjson.dumps(evaluation))
+    seen = {}
+    for mode in ("on", "redacted", "off"):
+        with shown(tmp_path, [out], texts=mode) as pages:
+            seen[mode] = words(pages.page("/answers/returns"))
+    assert [text.count(MAIL) for text in seen.values()] == [8, 0, 0]
+    assert seen["redacted"].count("[email]") == 8
+    assert "the console is set to show no texts" in seen["off"]
+
+
 def test_labels_of_people_are_in_the_verdict(tmp_path: Path) -> None:
     """The labels that hold, each with its answer."""
     label = Label(
