@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ragweir.streams.analysis.answer_reader import AnswerReader
+from ragweir.streams.analysis.evaluation_lookup import EvaluationLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
+from ragweir.streams.analysis.labels.report import LabelReport
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.settings import Settings
@@ -19,10 +20,14 @@ class ConsoleContent:
 
     settings: Settings
     store: AnswerStore
-    reader: AnswerReader
+    reader: EvaluationLookup
     rules: EvidenceRules
     texts: ShownTexts
     labels: Callable[[], PeopleLabels]
     """Reads the labels of people as they are now."""
+    agreement: Callable[[], LabelReport]
+    """Computes the agreement of metrics with these labels."""
+    agreement_command: str
+    """The command that prints the same."""
     notes: tuple[str, ...] = ()
     """Sentences on what could not be read."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
-from ragweir.streams.analysis.answer_reader import FileAnswerReader
+from ragweir.streams.analysis.evaluation_lookup import FileLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
+from ragweir.streams.analysis.labels.criteria import criteria
+from ragweir.streams.analysis.labels.evaluated import Evaluated, read_evaluated
+from ragweir.streams.analysis.labels.report import LabelReport, report
 from ragweir.streams.analysis.labels.store import PeopleLabels, read_labels
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.load import LoadedFiles, load_evaluations, load_labels
 from ragweir.streams.console.store.writer import StoreWriter
 from ragweir.streams.services.aggregate.objectives import Objective
-from ragweir.streams.services.shared.from_settings import aggregator
+from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Settings
 
 
@@ -50,9 +54,47 @@ def content_of_files(
             loaded = load_evaluations(files, writer, on_bytes)
             load_labels([labels] if labels and labels.exists() else [], writer)
         with closing(AnswerStore(file, objectives)) as store:
-            reader = FileAnswerReader(settings, files, events)
-            read = partial(_labels, labels)
-            yield ConsoleContent(settings, store, reader, rules, texts, read, tuple(_notes(loaded)))
+            people = _People(settings, files, labels)
+            yield ConsoleContent(
+                settings,
+                store,
+                FileLookup(settings, files, events),
+                rules,
+                texts,
+                labels=people.labels,
+                agreement=people.agreement,
+                agreement_command=people.command,
+                notes=tuple(_notes(loaded)),
+            )
+
+
+class _People:
+    """The labels of a file, as they are now, and the agreement of the evaluations with them."""
+
+    def __init__(self, settings: Settings, files: Sequence[Path], file: Path | None) -> None:
+        self._file, self._dimensions = file, settings.windows.dimensions
+        self._evaluations = files[0] if len(files) == 1 else None
+        catalogue = known_catalogue(settings).metrics
+        self._criteria = [(each, criteria(each, catalogue)) for each in settings.labels.questions]
+        self._lock = Lock()
+        self._evaluated: Evaluated | None = None
+        named = [*([str(file)] if file else []), *(["--evaluations", str(files[0])] if self._evaluations else [])]
+        self.command = shlex.join(["ragweir", "labels", "report", *named])
+
+    def labels(self) -> PeopleLabels:
+        return read_labels(self._file) if self._file and self._file.exists() else PeopleLabels()
+
+    def agreement(self) -> LabelReport:
+        labels = self.labels()
+        return report(labels, self._criteria, self._read() if labels.labels else None)
+
+    def _read(self) -> Evaluated | None:
+        """Return the evaluations, which are read when they are first needed; None if they are of several files."""
+        with self._lock:
+            if self._evaluated is None and self._evaluations is not None:
+                every = [found for _, own in self._criteria for found in own]
+                self._evaluated = read_evaluated(self._evaluations, every, self._dimensions, lambda _: None)
+            return self._evaluated
 
 
 def _notes(loaded: LoadedFiles) -> Iterator[str]:
@@ -60,7 +102,3 @@ def _notes(loaded: LoadedFiles) -> Iterator[str]:
         yield f"{loaded.not_evaluations:,} lines are no evaluations, and are not shown"
     if loaded.rejected:
         yield f"{loaded.rejected:,} evaluations are over a limit of the store, and are not shown"
-
-
-def _labels(file: Path | None) -> PeopleLabels:
-    return read_labels(file) if file and file.exists() else PeopleLabels()

@@ -65,8 +65,8 @@ def test_previous_and_next_are_those_of_the_list(tmp_path: Path) -> None:
     rows = [RETURNS | {"event_id": each, "ended_at": f"2026-11-21T10:03:0{place}Z"} for place, each in enumerate("abc")]
     with pages_of(tmp_path, rows) as pages:
         html = pages.page("/answers/b?application=support-bot")
-    assert '<a rel="prev" href="/answers/c?application=support-bot">' in html
-    assert '<a rel="next" href="/answers/a?application=support-bot">' in html
+    assert '<a rel="prev" data-key="k" href="/answers/c?application=support-bot">' in html
+    assert '<a rel="next" data-key="j" href="/answers/a?application=support-bot">' in html
     assert '<a href="/answers?application=support-bot">Answers</a>' in html
 
 

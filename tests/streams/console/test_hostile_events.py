@@ -26,9 +26,9 @@ ATTACK = " ".join(ATTACKS)
 ID = ATTACK[:150]
 ALLOWED = frozenset(
     """
-    a article b bdi blockquote body button code dd details div dl dt fieldset form h1 h2 h3 head header html input label
-    legend li link main mark meta nav ol option p rect script section select span summary svg table tbody td th thead
-    time title tr ul
+    a article b bdi blockquote body button code dd details div dl dt fieldset footer form h1 h2 h3 head header
+    html input kbd label legend li link main mark meta nav ol option p rect script section select span summary svg
+    table tbody td th thead time title tr ul
     """.split()
 )
 STARTS = ("/", "#")
@@ -141,7 +141,14 @@ def test_no_text_of_an_event_becomes_a_part_of_a_page(pages: ShownPages) -> None
     """No element, handler, address or control character of an event's is in any page, also not in a query's echo."""
     html = pages.page("/answers")
     address = html.partition('<a data-row href="')[2].partition('"')[0].replace("&amp;", "&")
-    for path in ("/", "/answers", address, f"{address}?sort=unsupported_risk", "/answers?id=%3Cscript%3E"):
+    for path in (
+        "/",
+        "/answers",
+        address,
+        f"{address}?sort=unsupported_risk",
+        "/answers?id=%3Cscript%3E",
+        "/agreement",
+    ):
         page = pages.page(path)
         strict = Strict()
         strict.feed(page)

@@ -18,7 +18,7 @@ from ragweir.streams.analysis.originals import Original, in_evaluation, in_files
 from ragweir.streams.settings import Settings
 
 
-class AnswerReader(ABC):
+class EvaluationLookup(ABC):
     """Reads evaluations and their events again."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class AnswerReader(ABC):
         """Return the command that prints the story of an event."""
 
 
-class FileAnswerReader(AnswerReader):
+class FileLookup(EvaluationLookup):
     """Reads answers of files.
 
     Args:
