@@ -10,7 +10,8 @@
     │   ├── RegistryUnusable  the Schema Registry does not let ragweir read, or there is none at the address
     │   ├── LocalServerError  Kafka, Prometheus or Alertmanager cannot be installed or started on this machine
     │   │   └── NotInstalled  a program is not on this machine, which has nothing to fetch it with
-    │   └── DemoError         the demo cannot continue
+    │   ├── DemoError         the demo cannot continue
+    │   └── BadQuery          a page's query string cannot be read, or names what is not there
     ├── TransientError        waiting or a restart helps
     │   ├── Unreachable       the broker does not answer
     │   ├── RegistryUnavailable  the Schema Registry does not answer
@@ -110,6 +111,10 @@ class NotInstalled(LocalServerError):
 
 class DemoError(PermanentError):
     """The demo cannot continue."""
+
+
+class BadQuery(PermanentError):
+    """A page's query string cannot be read, or names what the store does not have; the message is for its reader."""
 
 
 class TransientError(RagweirError):

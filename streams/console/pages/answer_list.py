@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from ragweir.errors import BadQuery
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.rendering import render
-from ragweir.streams.console.store.answer_query import FIELDS, MAX_ROWS, TIME, AnswerQuery, BadQuery
+from ragweir.streams.console.store.answer_query import FIELDS, MAX_ROWS, TIME, AnswerQuery
 from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer
 
 _PATH = "/answers"

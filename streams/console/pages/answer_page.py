@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ragweir.errors import RagweirError
+from ragweir.errors import BadQuery, RagweirError
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.analysis.evidence.answer_evidence import answer_evidence
 from ragweir.streams.analysis.originals import Original
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.rendering import render
-from ragweir.streams.console.store.answer_query import AnswerQuery, BadQuery
+from ragweir.streams.console.store.answer_query import AnswerQuery
 from ragweir.streams.console.store.stored_answers import StoredAnswer
 
 _FACTS = ("application", "pipeline_version", "model", "tenant", "environment")

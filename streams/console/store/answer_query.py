@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from typing_extensions import override
 
-from ragweir.errors import PermanentError
+from ragweir.errors import BadQuery
 from ragweir.schemas.times import parse_time
 
 PAGE_ROWS = 50
@@ -32,10 +32,6 @@ _MAX_NUMBER = 40
 """Limits on a query string: its bytes, its parameters, and the characters of a value, a name and a number."""
 _EXPONENT = re.compile(r"[0-9.]{1,25}e\+?[0-9]{1,2}", re.IGNORECASE)
 _YES_NO = {"yes": True, "no": False}
-
-
-class BadQuery(PermanentError):
-    """A query string cannot be read, or names what the store does not have; the message is for its reader."""
 
 
 class Cursor(NamedTuple):

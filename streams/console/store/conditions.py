@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragweir.errors import BadQuery
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.analysis.slo.row_outcomes import RowOutcomes, row_outcomes
-from ragweir.streams.console.store.answer_query import TIME, AnswerQuery, BadQuery, MetricRange
+from ragweir.streams.console.store.answer_query import TIME, AnswerQuery, MetricRange
 from ragweir.streams.console.store.layout import digest, document_digest, microseconds
 from ragweir.streams.console.store.names import Names, probability_metric, status_metric
 from ragweir.streams.console.store.row_ranges import Flags, Ints, RowRange

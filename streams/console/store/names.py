@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from ragweir.errors import BadQuery
 from ragweir.schemas.nearest import nearest_hint
-from ragweir.streams.console.store.answer_query import NESTED, AnswerQuery, BadQuery
+from ragweir.streams.console.store.answer_query import NESTED, AnswerQuery
 from ragweir.streams.console.store.layout import MAX_TERMS, NONE, OTHER, TERM_FIELDS
 
 OTHERS = "(other)"

@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
-from ragweir.errors import PermanentError
+from ragweir.errors import BadQuery, PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.rehearsal import rehearse
-from ragweir.streams.console.store.answer_query import AnswerQuery, BadQuery, Cursor, MetricRange
+from ragweir.streams.console.store.answer_query import AnswerQuery, Cursor, MetricRange
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.layout import SEGMENT_ROWS
 from ragweir.streams.console.store.load import load_evaluations
