@@ -15,7 +15,8 @@
     ├── TransientError        waiting or a restart helps
     │   ├── Unreachable       the broker does not answer
     │   ├── RegistryUnavailable  the Schema Registry does not answer
-    │   └── RestartRequired   the process has to be replaced by a new one
+    │   ├── RestartRequired   the process has to be replaced by a new one
+    │   └── ReadTooLong       a read of the console's store took too long
     ├── Rejected              a record's bytes are not an interaction
     │   └── NotAList          a path of a map goes through a list, and the event has something else there
     └── Interrupted           the process was stopped while waiting
@@ -131,6 +132,10 @@ class RegistryUnavailable(TransientError):
 
 class RestartRequired(TransientError):
     """The process has to be replaced by a new one, which continues its work."""
+
+
+class ReadTooLong(TransientError):
+    """A read of the console's store took too long."""
 
 
 class Rejected(RagweirError):

@@ -163,13 +163,13 @@ def _judge_known(settings: Settings) -> KnownLabels:
 
 def _match_agent(settings: Settings, _: int) -> Agent:
     from ragweir.streams.services.match.agent import MatchAgent, MatchConfig  # noqa: PLC0415
-    from ragweir.streams.services.match.answer_reader import AnswerReader  # noqa: PLC0415
+    from ragweir.streams.services.match.target_reader import TargetReader  # noqa: PLC0415
     from ragweir.streams.services.match.target_store import TargetStore  # noqa: PLC0415
 
     dimensions, horizon_s = tuple(settings.windows.dimensions), settings.feedback.horizon_s
     config = MatchConfig(settings.labels.key, horizon_s, dimensions, settings.limits.max_event_bytes)
     store = TargetStore(horizon_s, dimensions)
-    return MatchAgent(config, store, AnswerReader(settings, store))
+    return MatchAgent(config, store, TargetReader(settings, store))
 
 
 def _tally_agent(settings: Settings, _: int) -> Agent:

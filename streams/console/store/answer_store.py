@@ -15,7 +15,7 @@ from threading import Lock
 
 import numpy as np
 
-from ragweir.errors import TransientError
+from ragweir.errors import ReadTooLong
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.streams.analysis.labels.store import PeopleLabels
@@ -32,10 +32,6 @@ from ragweir.streams.services.aggregate.objectives import Objective
 
 READ_SECONDS = 2.0
 """Time limit of a read: a longer one would let the file of changes grow."""
-
-
-class ReadTooLong(TransientError):
-    """A read of the store took too long."""
 
 
 @dataclass(slots=True)

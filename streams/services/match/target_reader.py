@@ -90,7 +90,7 @@ class AnswerProjection(Projection):
         self._store.close()
 
 
-class AnswerReader(AnswerSource):
+class TargetReader(AnswerSource):
     """Runs the projection in a thread, again after each error.
 
     Args:
