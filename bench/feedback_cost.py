@@ -17,7 +17,7 @@ from bench.people_cost import evaluations
 from ragweir.streams.runtime.agent import Agent, Assignment
 from ragweir.streams.runtime.records import Emission, Record
 from ragweir.streams.services.match.agent import AnswerSource, MatchAgent, MatchConfig
-from ragweir.streams.services.match.answer_reader import AnswerProjection
+from ragweir.streams.services.match.target_reader import AnswerProjection
 from ragweir.streams.services.match.target_store import TargetStore
 from ragweir.streams.services.tally.agent import TallyAgent
 from ragweir.streams.settings import Settings
