@@ -27,7 +27,7 @@ KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/sr
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-console test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -97,6 +97,10 @@ docs: setup ## build the documents as a site in .cache/docs; links and anchors a
 
 test-docs: docs ## build the documents, and run the commands that they show
 	@$(BIN)/python -m pytest --numprocesses 2 tests/docs
+
+test-console: setup ## a person's paths through the console, and texts that attack it, in Chromium, which it installs
+	@$(BIN)/python -m tools.chromium
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/console
 
 test-otel: setup ## the real Collector, built with Go, and live LangChain, LlamaIndex and Haystack applications, there and back
 	@$(BIN)/python -m tools.otel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from threading import Lock
 
 from ragweir.schemas.label import QueuedAnswer
@@ -18,6 +19,7 @@ from ragweir.streams.settings.labels import Question
 
 _MOST_PEOPLE = 256
 """People whose place in the queue is remembered; the one who was seen least recently is forgotten first."""
+_MARK_BYTES = 16
 _SLOWEST_S = 3_600.0
 """Time after which an answer counts as one to which the person came back, of which no time is known."""
 
@@ -37,6 +39,11 @@ class ShownAnswer:
     last: str | None
     """Id of the event that the person labelled last."""
 
+    @property
+    def mark(self) -> str:
+        """The mark of the answer in a form, which gives ids back otherwise where they have line ends or controls."""
+        return _mark(self.answer) if self.answer else ""
+
 
 @dataclass(slots=True)
 class _Place:
@@ -46,8 +53,8 @@ class _Place:
     labels: int
     """The number of labels of all people when the place was found."""
     skipped: dict[tuple[str, str], None] = field(default_factory=dict)
-    shown: tuple[tuple[str, str], float] | None = None
-    """The answer that is shown, and since when."""
+    shown: tuple[str, float] | None = None
+    """The mark of the answer that is shown, and since when."""
     message: str = ""
     last: str | None = None
 
@@ -85,32 +92,33 @@ class ReviewDesk:
             place = self._place(person)
             return None if place is None else self._shown(place)
 
-    def answer(self, person: str, key: tuple[str, str], choice: str) -> None:
+    def answer(self, person: str, mark: str, choice: str) -> None:
         """Store the label of the answer that is shown to a person.
 
         Args:
             person: the person's name.
-            key: event id and question of the answer. If another one is shown meanwhile, nothing is stored.
+            mark: the mark of the answer. If another one is shown meanwhile, nothing is stored.
             choice: key of the choice.
 
         Raises:
             RagweirError: if the label cannot be stored.
         """
         with self._lock:
-            if (place := self._place(person)) is None or (present := self._present(place, key)) is None:
+            if (place := self._place(person)) is None or (present := self._present(place, mark)) is None:
                 return
             chosen = next((each for each in choices(self._questions[present.question]) if each.key == choice), None)
             if chosen is None:
                 place.message = "This is no answer to the question."
                 return
-            place.stored.answer(chosen, machine.now(), self._seconds(place, key))
+            place.stored.answer(chosen, machine.now(), self._seconds(place, mark))
             self._on_stored(place, f"Saved: {chosen.name}.", present.event_id)
 
-    def skip(self, person: str, key: tuple[str, str]) -> None:
+    def skip(self, person: str, mark: str) -> None:
         """Ask a person about the answer that is shown again after all others."""
         with self._lock:
-            if (place := self._place(person)) is not None and self._present(place, key) is not None:
+            if (place := self._place(person)) is not None and (present := self._present(place, mark)) is not None:
                 place.stored.rating.skip()
+                key = present.event_id, present.question
                 place.skipped.pop(key, None)
                 place.skipped[key] = None
                 place.message = "Skipped: it is asked again after all others."
@@ -134,25 +142,23 @@ class ReviewDesk:
         place.labels += 1
         place.message, place.last = message, last
 
-    def _present(self, place: _Place, key: tuple[str, str]) -> QueuedAnswer | None:
+    def _present(self, place: _Place, mark: str) -> QueuedAnswer | None:
         """Return the answer that is shown, if it is the one of a form."""
         present = place.stored.ask(machine.now())
-        if present is None or (present.event_id, present.question) != key:
+        if present is None or _mark(present) != mark:
             place.message = "Nothing is saved: this answer was labelled on another tab, or taken out of the queue."
             return None
         return present
 
-    def _seconds(self, place: _Place, key: tuple[str, str]) -> float:
-        shown, since_s = place.shown or (key, machine.monotonic())
-        return round(min(machine.monotonic() - since_s, _SLOWEST_S), 3) if shown == key else 0.0
+    def _seconds(self, place: _Place, mark: str) -> float:
+        shown, since_s = place.shown or (mark, machine.monotonic())
+        return round(min(machine.monotonic() - since_s, _SLOWEST_S), 3) if shown == mark else 0.0
 
     def _shown(self, place: _Place) -> ShownAnswer:
         present = place.stored.ask(machine.now())
         rating, message, place.message = place.stored.rating, place.message, ""
-        if present is not None:
-            key = present.event_id, present.question
-            if place.shown is None or place.shown[0] != key:
-                place.shown = key, machine.monotonic()
+        if present is not None and (place.shown is None or place.shown[0] != _mark(present)):
+            place.shown = _mark(present), machine.monotonic()
         return ShownAnswer(
             answered=rating.answered,
             total=rating.total,
@@ -191,3 +197,8 @@ class ReviewDesk:
             self._task.begin()
             self._is_begun = True
         return self._task
+
+
+def _mark(answer: QueuedAnswer) -> str:
+    name = f"{answer.question}\n{answer.event_id}"
+    return blake2b(name.encode(errors="surrogatepass"), digest_size=_MARK_BYTES).hexdigest()

@@ -18,7 +18,7 @@ from ragweir.streams.console.safety.rates import Rate
 
 _AT_ONCE, _PER_SECOND = 30, 2.0
 """Labels of one person at once, and a second after that: a person at the keyboard is slower."""
-_Act = Callable[[str, tuple[str, str], str], None]
+_Act = Callable[[str, str, str], None]
 
 
 def review_routes(desk: ReviewDesk, how_to_draw: str) -> list[BaseRoute]:
@@ -31,7 +31,7 @@ def review_routes(desk: ReviewDesk, how_to_draw: str) -> list[BaseRoute]:
     rate = Rate(_AT_ONCE, _PER_SECOND)
     acts: dict[str, _Act] = {
         "label": desk.answer,
-        "skip": lambda person, key, _: desk.skip(person, key),
+        "skip": lambda person, mark, _: desk.skip(person, mark),
         "undo": lambda person, _, __: desk.undo(person),
     }
 
@@ -47,8 +47,7 @@ def review_routes(desk: ReviewDesk, how_to_draw: str) -> list[BaseRoute]:
             raise HTTPException(400, "This form has no such button.")
         if not rate.admits(person):
             raise HTTPException(429, "This is faster than a person reads; nothing is saved. Go back, and go on.")
-        key = form.get("event", ""), form.get("question", "")
-        await run_in_threadpool(chosen, person, key, form.get("choice", ""))
+        await run_in_threadpool(chosen, person, form.get("mark", ""), form.get("choice", ""))
         return RedirectResponse("/review", 303)
 
     return [Route("/review", review), Route("/review", act, methods=["POST"])]

@@ -189,7 +189,7 @@ def test_the_form_of_an_answer_that_is_no_longer_shown_stores_nothing(opened: Ca
     """As that of a second tab, or a button that was pressed twice."""
     place = opened()
     browser = place.browser()
-    form = {"do": "label", "choice": "y", "event": place.ids[0], "question": "supported"}
+    form = {"do": "label", "choice": "y", "mark": place.desk.show("Ada").mark}
     for _ in range(2):
         browser.post("/review", data=form)
     page = browser.get("/review").text
@@ -204,8 +204,8 @@ def test_the_form_of_an_answer_that_is_no_longer_shown_stores_nothing(opened: Ca
         ({"do": "drop"}, 400),
         ({"do": "label"}, 303),
         ({"do": "label", "choice": "maybe"}, 303),
-        ({"do": "label", "choice": "y", "event": "none", "question": "supported"}, 303),
-        ({"do": "skip", "event": "none"}, 303),
+        ({"do": "label", "choice": "y", "mark": "none"}, 303),
+        ({"do": "skip", "mark": "none"}, 303),
     ],
 )
 def test_a_form_that_the_page_has_not_stores_nothing(
@@ -214,6 +214,7 @@ def test_a_form_that_the_page_has_not_stores_nothing(
     place = opened()
     browser = place.browser()
     first = shown(browser.get("/review").text)
+    form = {"mark": place.desk.show("Ada").mark, **form}
     assert browser.post("/review", data=form).status_code == status
     assert shown(browser.get("/review").text) == first
     assert [*read_labels(place.labels).current()] == []
@@ -247,8 +248,7 @@ def test_only_those_label_whom_the_settings_name(opened: Callable[..., Opened]) 
 def test_a_page_of_another_site_labels_nothing(opened: Callable[..., Opened]) -> None:
     place = opened()
     browser = place.browser()
-    form = {"do": "label", "choice": "y", "event": place.ids[0], "question": "supported"}
-    browser.get("/review")
+    form = {"do": "label", "choice": "y", "mark": place.desk.show("Ada").mark}
     assert browser.post("/review", data=form, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert [*read_labels(place.labels).current()] == []
 
@@ -266,7 +266,7 @@ def test_a_label_that_cannot_be_stored_is_not_said_to_be(
     place = opened()
     browser = place.browser()
     first = shown(browser.get("/review").text)
-    form = {"do": "label", "choice": "y", "event": first, "question": "supported"}
+    form = {"do": "label", "choice": "y", "mark": place.desk.show("Ada").mark}
 
     def full(*_: object) -> None:
         raise PermanentError("labels.jsonl cannot be written: No space left on device")
