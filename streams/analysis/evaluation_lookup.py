@@ -14,7 +14,8 @@ from ragweir.errors import Rejected, UnreadableFile
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.analysis.originals import Original, in_evaluation, in_files, located, value_at
+from ragweir.streams.analysis.originals import Original, in_evaluation, in_files, in_kafka, located, value_at
+from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.settings import Settings
 
 
@@ -28,6 +29,9 @@ class EvaluationLookup(ABC):
         Args:
             at: its place: partition and offset, or the number of the file, from 0, and the line.
             event_id: the id of the event.
+
+        Raises:
+            RagweirError: if Kafka does not answer.
         """
 
     @abstractmethod
@@ -61,10 +65,9 @@ class FileLookup(EvaluationLookup):
         file, line = at
         try:
             value, _ = value_at(self._files[file], line, self._max_bytes)
-            found = Evaluation.model_validate(parse(value, self._max_bytes))
-        except (OSError, UnreadableFile, Rejected, ValidationError):
+        except (OSError, UnreadableFile):
             return None
-        return found if found.event_id == event_id else None
+        return _evaluation(value, self._max_bytes, event_id)
 
     @override
     def original(self, evaluation: Evaluation) -> Original:
@@ -87,3 +90,44 @@ class FileLookup(EvaluationLookup):
         name = evaluation.source.topic if evaluation.source else ""
         places = (located(name, self._events, file) for file in self._files)
         return next((path for path in places if path is not None), None)
+
+
+class TopicLookup(EvaluationLookup):
+    """Reads answers of topics.
+
+    Args:
+        settings: all settings.
+        fetcher: fetches single records.
+    """
+
+    def __init__(self, settings: Settings, fetcher: RecordFetcher) -> None:
+        self._settings, self._fetcher = settings, fetcher
+        self._topic = settings.output_topic("evaluations")
+        self._max_bytes = max_record_bytes(settings.limits.max_event_bytes)
+
+    @override
+    def evaluation(self, at: tuple[int, int], event_id: str) -> Evaluation | None:
+        record = self._fetcher.fetch(self._topic, *at)
+        return _evaluation(record.value if record else None, self._max_bytes, event_id)
+
+    @override
+    def original(self, evaluation: Evaluation) -> Original:
+        if (kept := in_evaluation(evaluation)) is not None:
+            return kept
+        source = evaluation.source
+        record = self._fetcher.fetch(source.topic, source.partition, source.offset) if source else None
+        return in_kafka(self._settings, evaluation, record)
+
+    @override
+    def command(self, evaluation: Evaluation) -> str:
+        event_id = evaluation.event_id
+        return shlex.join(["ragweir", "explain", *(["--"] if event_id.startswith("-") else []), event_id])
+
+
+def _evaluation(value: bytes | None, max_bytes: int, event_id: str) -> Evaluation | None:
+    """Return the evaluation in a value, if it is that of an event."""
+    try:
+        found = Evaluation.model_validate(parse(value, max_bytes))
+    except (Rejected, ValidationError):
+        return None
+    return found if found.event_id == event_id else None

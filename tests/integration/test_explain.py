@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,22 @@ import orjson
 import pytest
 from commands import ROOT, evaluating, ragweir, settled, told
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, read_to_end
 from poison import event
 
+from ragweir.errors import Unreachable
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.analysis.evaluation_lookup import TopicLookup
 from ragweir.streams.analysis.explain import partition_of, windows
+from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.services.aggregate.windowing import Windowing
 from ragweir.streams.services.judge.results import waiting
-from ragweir.streams.settings import WindowSettings
+from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings, WindowSettings
 
 NAMES = (
     "interactions",
@@ -177,6 +182,37 @@ def test_the_story_on_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -
     assert r"the judge: \x1b[2J\x1b]0;owned\x07 \u202egnp.exe [red]:smile:[/red] [/] \x9b31m" in printed
     assert "waits in" not in printed
     assert all(character.isprintable() for character in printed.replace("\n", ""))
+
+
+def test_one_answer_is_read_at_its_positions(kafka: SharedBroker, prefix: str) -> None:
+    """As the console's pages read it: nothing is shown of another event, and what retention deleted is gone."""
+    interactions, evaluations = (
+        create_topic(kafka.bootstrap, prefix + name) for name in ("interactions", "evaluations")
+    )
+    put(kafka, interactions, [("other", event(event_id="other")), ("risky-1", orjson.dumps(RISKY))])
+    sources = [Source(topic=interactions, partition=0, offset=offset) for offset in (1, 0, 7)]
+    put(kafka, evaluations, [("risky-1", encode(evaluation(event_id="risky-1", source=each))) for each in sources])
+    effective = Settings(kafka=KafkaSettings(bootstrap_servers=kafka.bootstrap), topics=TopicSettings(prefix=prefix))
+    with closing(RecordFetcher(effective)) as fetcher:
+        lookup = TopicLookup(effective, fetcher)
+        first, second, third = (lookup.evaluation((0, offset), "risky-1") for offset in range(3))
+        assert first is not None
+        assert second is not None
+        assert third is not None
+        original = lookup.original(first).interaction
+        assert original is not None
+        assert original.response == RISKY["response"]
+        assert lookup.evaluation((0, 0), "other") is None
+        assert lookup.evaluation((0, 9), "risky-1") is None
+        assert "holds another event" in lookup.original(second).why
+        assert "Kafka no longer holds the record" in lookup.original(third).why
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        for deleted in admin.delete_records([TopicPartition(interactions, 0, 2)]).values():
+            deleted.result(30)
+        assert "Kafka no longer holds the record" in lookup.original(first).why
+    lost = effective.model_copy(update={"kafka": KafkaSettings(bootstrap_servers="127.0.0.1:1")})
+    with closing(RecordFetcher(lost)) as fetcher, pytest.raises(Unreachable, match="Kafka has not answered within 2 s"):
+        TopicLookup(lost, fetcher).evaluation((0, 0), "risky-1")
 
 
 @pytest.mark.heavy

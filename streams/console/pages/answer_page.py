@@ -23,6 +23,9 @@ _FACTS = ("application", "pipeline_version", "model", "tenant", "environment")
 DIRECTIONS = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
 
 
+_GONE = "its record is gone, or is that of another event"
+
+
 def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
     """Return the routes of the page."""
 
@@ -45,9 +48,12 @@ def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
 
 
 def _values(content: ConsoleContent, stored: StoredAnswer) -> dict[str, Any]:
-    evaluation = content.reader.evaluation(stored.at, stored.event_id)
+    try:
+        evaluation, why = content.reader.evaluation(stored.at, stored.event_id), _GONE
+    except RagweirError as error:
+        evaluation, why = None, str(error)
     if evaluation is None:
-        return {"stored": stored, "found": None}
+        return {"stored": stored, "found": None, "why": why}
     labels = [each for each in content.labels().current() if each.event_id == stored.event_id]
     explained = content.texts.explained(evaluation)
     found = answer_evidence(explained, _original(content, evaluation), content.rules, labels)

@@ -1,0 +1,44 @@
+"""The content of the pages from Kafka: the store that a projection keeps, and the records at their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from ragweir.streams.analysis.evaluation_lookup import TopicLookup
+from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
+from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
+from ragweir.streams.analysis.labels.criteria import criteria
+from ragweir.streams.analysis.labels.report import report
+from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.store.answer_store import AnswerStore
+from ragweir.streams.console.store.topic_projection import FILE
+from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
+from ragweir.streams.services.aggregate.objectives import Objective
+from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
+from ragweir.streams.settings import Settings
+
+
+@contextmanager
+def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
+    """Show what `ConsoleProjection` keeps in `console.folder`, for the length of a `with` block.
+
+    Raises:
+        ConfigurationError: if the settings are wrong.
+    """
+    objectives = [Objective.of(slo, aggregator(settings)) for slo in settings.slo]
+    rules, texts = EvidenceRules.of(settings), ShownTexts(settings)
+    catalogue = known_catalogue(settings).metrics
+    asked = [(each, criteria(each, catalogue)) for each in settings.labels.questions]
+    file = settings.console.folder / FILE
+    with closing(RecordFetcher(settings)) as fetcher, closing(AnswerStore(file, objectives)) as store:
+        yield ConsoleContent(
+            settings,
+            store,
+            TopicLookup(settings, fetcher),
+            rules,
+            texts,
+            labels=store.people_labels,
+            agreement=lambda: report(store.people_labels(), asked),
+            agreement_command="ragweir labels report",
+        )
