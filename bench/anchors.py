@@ -9,9 +9,18 @@ import numpy as np
 from rich.table import Table
 
 from bench.repeated_judge import Ints, RepeatedJudge, RepeatedKind
-from ragweir.metrics.people.anchors import ENOUGH_DAYS, DriftTest, Hits, drift_test, noise
+from ragweir.metrics.people.anchors import (
+    BASELINE_A_DAY,
+    BASELINE_RUNS,
+    ENOUGH_DAYS,
+    RUNS_A_DAY,
+    DriftTest,
+    Hits,
+    drift_test,
+    noise,
+)
 
-BASELINE_DAYS, BASELINE_RUNS, RUNS = 5, 2, 3
+BASELINE_DAYS = BASELINE_RUNS // BASELINE_A_DAY
 _NOISES = (0.02, 0.05, 0.08, 0.12)
 _DEVIATIONS = (0.0, 0.1, 0.2, 0.4)
 _TESTS = 2
@@ -24,12 +33,12 @@ class _Watched:
 
     def __init__(self, kind: RepeatedKind, days: int, chance: np.random.Generator) -> None:
         self.judge = RepeatedJudge(kind, chance)
-        runs = BASELINE_DAYS * BASELINE_RUNS
-        self.baseline = _hits(sum(self.judge.day(BASELINE_RUNS) for _ in range(BASELINE_DAYS)), runs)
-        self.earlier = [_hits(self.judge.day(RUNS), RUNS) for _ in range(days)]
+        runs = BASELINE_RUNS
+        self.baseline = _hits(sum(self.judge.day(BASELINE_A_DAY) for _ in range(BASELINE_DAYS)), runs)
+        self.earlier = [_hits(self.judge.day(RUNS_A_DAY), RUNS_A_DAY) for _ in range(days)]
 
     def test(self) -> DriftTest:
-        found = drift_test(self.baseline, _hits(self.judge.day(RUNS), RUNS), self.earlier, BASELINE_DAYS)
+        found = drift_test(self.baseline, _hits(self.judge.day(RUNS_A_DAY), RUNS_A_DAY), self.earlier, BASELINE_DAYS)
         assert found is not None
         return found
 

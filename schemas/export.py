@@ -14,7 +14,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.feedback import Feedback, JoinedFeedback, KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.judging import AnchorResult, JudgeRequest, LedgerEntry
 from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.registry.output_protobuf import NUMBERS_FILE, field_numbers, with_new_fields
 from ragweir.schemas.registry.output_schemas import RECORDS as OUTPUT_RECORDS
@@ -33,6 +33,7 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "window": (Window, "serialization"),
     "judge_request": (JudgeRequest, "serialization"),
     "judge_ledger": (LedgerEntry, "serialization"),
+    "anchor_result": (AnchorResult, "serialization"),
     "clock_mark": (ClockMark, "serialization"),
     "assembly_entry": (AssemblyEntry, "serialization"),
     "run": (Run, "serialization"),

@@ -7,10 +7,75 @@ from contextlib import suppress
 from typing import ClassVar, NamedTuple
 
 import orjson
-from pydantic import NonNegativeInt
+from pydantic import FiniteFloat, NonNegativeInt
 
 from ragweir.schemas.evaluation import Evaluation, RecordPosition
 from ragweir.schemas.interaction import RecordPart, Time
+
+ANCHORS = " anchors"
+"""The application of the ledger's account of anchors."""
+
+
+class AnchorRun(RecordPart):
+    """One run of one anchor: an answer that people have labelled is judged again."""
+
+    anchors: str
+    """Digest of the anchors with all that their verdicts depend on: question, threshold, model and suite version."""
+    anchor: str
+    """Id of the anchor."""
+    day: str
+    """Day (UTC) of the run."""
+    run: NonNegativeInt
+    """Number of the run on this day, from 0."""
+    baseline: bool
+    """True if the run is a part of the baseline."""
+    bad: bool
+    """True if people call the answer bad."""
+
+
+class AnchorResult(AnchorRun):
+    """The judge's verdict in one run of one anchor."""
+
+    metric: str
+    """Judged metric that answers the question."""
+    threshold: FiniteFloat
+    """Threshold of the metric that divides bad from good."""
+    value: FiniteFloat | None = None
+    """Value of the metric; null if there is none."""
+    judged_bad: bool | None = None
+    """True if the value is on the bad side of the threshold; null without a value."""
+    why: str = ""
+    """Reason why there is no value."""
+    model: str
+    """Configured model of the judge."""
+    suite_version: str
+    """Version of the judge's suite."""
+    cost_usd: FiniteFloat = 0.0
+    """Cost of the run in dollars."""
+
+
+def anchor_key(run: AnchorRun) -> bytes:
+    """Return the key of a result on the topic `judge.anchors`.
+
+    >>> anchor_key(AnchorRun(anchors="7f", anchor="a", day="2026-11-21", run=2, baseline=False, bad=True))
+    b'["7f","2026-11-21",2,"a"]'
+    """
+    return orjson.dumps([run.anchors, run.day, run.run, run.anchor])
+
+
+class AnchorProgress(RecordPart):
+    """The runs of the anchors that have been requested."""
+
+    anchors: str
+    """Digest of the anchors."""
+    day: str
+    """Day (UTC) of the last run."""
+    runs: NonNegativeInt
+    """Number of runs on this day."""
+    baseline: NonNegativeInt
+    """Number of runs of the baseline, on all days."""
+    is_baseline: bool
+    """True if the last run belongs to the baseline."""
 
 
 class JudgeRequest(RecordPart):
@@ -34,6 +99,10 @@ class JudgeRequest(RecordPart):
     """Number of times that judging it failed."""
     why: str = ""
     """Reason of the latest delay."""
+    anchor: AnchorRun | None = None
+    """The run of an anchor, whose result goes to `judge.anchors`; absent for an event."""
+
+    omitted_values: ClassVar[Mapping[str, object]] = {"anchor": None}
 
 
 class Finished(RecordPosition):
@@ -90,12 +159,15 @@ class LedgerEntry(RecordPart):
     """Number of equal shares of the day's budgets; only in the entry of `shares_entry`."""
     rates: Mapping[str, RateUse] = {}
     """Use of the limits on `requests` and `tokens` per minute; only in the entry of `rates_entry`."""
+    anchors: AnchorProgress | None = None
+    """Runs of the anchors that have been requested; only in the entry of `anchors_entry`."""
 
     omitted_values: ClassVar[Mapping[str, object]] = {
         "shares": None,
         "floor_spent": 0,
         "floor_reserved": 0,
         "rates": {},
+        "anchors": None,
     }
 
 
@@ -135,6 +207,21 @@ def rates_entry(member: str, rates: Mapping[str, object]) -> LedgerEntry:
     """
     given = {name: RateUse.model_validate(use) for name, use in rates.items()}
     return LedgerEntry(day=_RATES, application=member, tenant="", partition=0, rates=given)
+
+
+_ANCHORS_DAY = "0 anchors"
+
+
+def anchors_entry(progress: AnchorProgress) -> LedgerEntry:
+    """Return the entry with the runs of anchors that have been requested. It is in partition 0.
+
+    Its `day` is before all dates, so that it is in no sum.
+
+    >>> progress = AnchorProgress(anchors="7f", day="2026-11-21", runs=1, baseline=1, is_baseline=True)
+    >>> ledger_key(anchors_entry(progress))
+    b'["0 anchors","","",0]'
+    """
+    return LedgerEntry(day=_ANCHORS_DAY, application="", tenant="", partition=0, anchors=progress)
 
 
 class LedgerKey(NamedTuple):

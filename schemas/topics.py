@@ -10,7 +10,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.feedback import Feedback, JoinedFeedback, KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.judging import AnchorResult, JudgeRequest, LedgerEntry
 from ragweir.schemas.label import Draw, Label
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.schemas.run import Run
@@ -174,6 +174,18 @@ TOPICS = {
             need="judge",
             # The days of the budget follow the brokers' clocks: a worker's own may be wrong.
             config=(BROKER_TIME,),
+        ),
+        Topic(
+            "judge.anchors",
+            "anchors, day, run, anchor",
+            AnchorResult,
+            "compact,delete",
+            # A baseline is compared with as long as the judge is the same.
+            24 * 400,
+            "none",
+            readers=("export",),
+            writers=("judge",),
+            need="judge",
         ),
         Topic(
             "windows",

@@ -80,7 +80,7 @@ if needs format judge; then
 fi
 if needs judge; then
     allow ragweir-judge Read --topic "${prefix}judge.requests" --topic "${prefix}judge.retry" --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger"
-    allow ragweir-judge Write --topic "${prefix}evaluations" --topic "${prefix}judge.retry" --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger" --topic "${prefix}dead-letter"
+    allow ragweir-judge Write --topic "${prefix}evaluations" --topic "${prefix}judge.retry" --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger" --topic "${prefix}judge.anchors" --topic "${prefix}dead-letter"
     allow ragweir-judge Read --group "${prefix}judge" --group "${prefix}judge.progress"
     allow ragweir-operator Describe --group "${prefix}judge"
     allow ragweir-judge Describe --group "$reader"
@@ -132,6 +132,9 @@ fi
 # export
 allow ragweir-export Read --topic "${prefix}windows"
 allow ragweir-export Describe --group "$reader"
+if needs judge; then
+    allow ragweir-export Read --topic "${prefix}judge.anchors"
+fi
 
 # operator
 allow ragweir-operator Write --topic "${prefix}redrive" --topic "${prefix}labels" --topic "${prefix}labels.draws"

@@ -21,6 +21,10 @@ from numpy.typing import NDArray
 
 from ragweir.metrics.aggregation.interval import beta_quantile
 
+BASELINE_RUNS, BASELINE_A_DAY = 10, 2
+"""Number of runs of a baseline, in all and on one day."""
+RUNS_A_DAY = 3
+"""Number of runs on a day after the baseline."""
 ALPHA = 1 / 1460
 """Chance of a false alarm of one side of one test: four of them a day make one alarm a year."""
 ENOUGH_DAYS = 30

@@ -139,20 +139,24 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
     from ragweir.streams.services.judge.agent import JudgeAgent  # noqa: PLC0415
+    from ragweir.streams.services.judge.anchor_file import anchor_set  # noqa: PLC0415
     from ragweir.streams.services.judge.day_shares import DayShares  # noqa: PLC0415
     from ragweir.streams.services.judge.from_settings import judge_config  # noqa: PLC0415
     from ragweir.streams.services.judge.pool import LiveJudgePool, rate_limits  # noqa: PLC0415
     from ragweir.streams.services.judge.rate_ledger import RateLedger, StoredUses  # noqa: PLC0415
 
     rates = RateLedger(rate_limits(settings.judge, granted=True), StoredUses(settings))
-    config = replace(judge_config(settings, partitions), shares=DayShares(settings), rates=rates)
+    config = judge_config(settings, partitions)
+    config = replace(config, shares=DayShares(settings), rates=rates, anchors=anchor_set(settings))
     return JudgeAgent(config, LiveJudgePool(settings.judge, limits=rates.limits))
 
 
 def _check_judge(settings: Settings) -> None:
+    from ragweir.streams.services.judge.anchor_file import anchor_set  # noqa: PLC0415
     from ragweir.streams.services.judge.from_settings import judge_config  # noqa: PLC0415
 
     judge_config(settings, 1)
+    anchor_set(settings)
 
 
 def _judge_known(settings: Settings) -> KnownLabels:

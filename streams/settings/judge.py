@@ -86,6 +86,11 @@ class JudgeSettings(SettingsGroup):
     max_output_tokens: Annotated[int, Field(ge=64)] = 1_500
     """Maximum length of one answer of the judge, in tokens. The cost of a call is reserved in the budget with this
     length."""
+    anchor_file: Path | None = None
+    """File of answers that people have labelled, by which a drift of the judge is seen: interactions with a field `bad`
+    (true or false), or lines of `ragweir dataset`, at least 100 bad and 50 good ones. The judge judges them again and
+    again, within the budget and without the cache: 10 times in five days as a baseline, then 3 times a day. Their
+    verdicts are on the first question of `labels.questions`. Unset: no anchors."""
     cached_only: bool = False
     """If true, answers come from the cache alone and no call is made; a question without a cached answer fails."""
     cache_entries: Annotated[int, Field(ge=0)] = 10_000

@@ -22,6 +22,7 @@ from ragweir.streams.analysis.slo.shipped import commands_of, rows
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.slo import app
 from ragweir.streams.playground.local.prometheus import Programs
+from ragweir.streams.services.export.anchor_series import FAMILIES as ANCHOR_SERIES
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.settings import Slo
@@ -210,7 +211,11 @@ def test_expressions_are_about_series_that_exist() -> None:
     parts = {"histogram": ("_bucket", "_count", "_sum")}
     known = {f"{line.name}{part}" for line in TABLE for part in parts.get(line.kind, ("",))}
     known |= {f"{line.name.removesuffix('_total')}_created" for line in TABLE if line.kind == "counter"}
-    known |= set(WINDOW_SERIES) | {rule["record"] for rule in rules if "record" in rule}
+    known |= (
+        set(WINDOW_SERIES)
+        | {family.name for family in ANCHOR_SERIES}
+        | {rule["record"] for rule in rules if "record" in rule}
+    )
     for rule in rules:
         bare = re.sub(r"\{.*?\}|\[.*?\]", "", rule["expr"])
         read = set(re.findall(r"[\w:]*ragweir[\w:]+", bare))

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,14 +24,17 @@ from services import Service, Services, eventually, quick
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
-from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry, ledger_key
+from ragweir.schemas.judging import ANCHORS, Finished, JudgeRequest, LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 
 PARTITIONS = 4
 MODEL = "simulated-judge"
 PRICES = {MODEL: {"input_usd": 1.0, "output_usd": 4.0}}
-TOPICS = ("judge.requests", "judge.retry", "judge.deferred", "judge.ledger", "evaluations", "dead-letter")
+TOPICS = (
+    *("judge.requests", "judge.retry", "judge.deferred", "judge.ledger", "judge.anchors"),
+    *("evaluations", "dead-letter"),
+)
 
 Start = Callable[..., Service]
 
@@ -108,7 +112,7 @@ class Requests:
 
     def spent(self) -> tuple[int, int]:
         """By the ledger: what is spent, and what is reserved, in millionths of a dollar."""
-        newest = {(each["day"], each["partition"]): each for each in self.read("judge.ledger")}
+        newest = {(each["day"], each["application"], each["partition"]): each for each in self.read("judge.ledger")}
         return sum(each["spent"] for each in newest.values()), sum(each["reserved"] for each in newest.values())
 
 
@@ -165,6 +169,36 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
         eventually(
             lambda: service.sample('ragweir_judge_requests_total{outcome="judged"}') == 60, "telemetry counts them"
         )
+        assert service.stop() == 0
+
+
+def test_a_run_of_anchors_is_judged_once_through_a_kill_and_becomes_no_evaluation(
+    requests: Requests, start: Start, tmp_path: Path
+) -> None:
+    """SIGKILL while the run is judged: it is not requested again, each anchor has one result, its cost is booked."""
+    anchors = tmp_path / "anchors.jsonl"
+    texts = {"response": "It is far.", "contexts": [{"text": "It is near."}]}
+    rows = [{"event_id": f"a{n}", "query": f"How far is town {n}?", "bad": n < 100, **texts} for n in range(150)]
+    anchors.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    with simulated_judge() as judge:
+        judge.set_faults(latency_ms=30)
+        requests.send(20)
+        service = start(requests, judge, judge__anchor_file=str(anchors), judge__concurrency=8)
+        eventually(lambda: len(requests.read("judge.anchors")) >= 20, "the run goes on")
+        os.kill(service.pid(0), signal.SIGKILL)
+        eventually(lambda: len(requests.read("judge.anchors")) >= 150, "the run ends")
+        requests.must_be_judged_exactly_once()
+        asked = len(requests.read("judge.retry"))
+        found = requests.read("judge.anchors")
+        runs = Counter((each["day"], each["run"], each["anchor"]) for each in found)
+        assert set(runs.values()) == {1}
+        assert asked % 150 == 0, "after noon, and over midnight, a second run is due"
+        assert {each["bad"] for each in found if each["judged_bad"] is not None} == {True, False}
+        assert all(each["baseline"] and each["model"] == MODEL for each in found)
+        eventually(lambda: requests.spent()[1] == 0, "nothing is reserved")
+        newest = {(e["day"], e["application"], e["partition"]): e for e in requests.read("judge.ledger")}
+        booked = sum(each["spent"] for (_, name, _), each in newest.items() if name == ANCHORS)
+        assert booked >= sum(each["cost_usd"] for each in found) * 1e6 - 1
         assert service.stop() == 0
 
 

@@ -39,7 +39,15 @@ from ragweir.schemas.interaction import (
     Span,
     Usage,
 )
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
+from ragweir.schemas.judging import (
+    AnchorResult,
+    JudgeRequest,
+    LedgerEntry,
+    ledger_key,
+    parse_ledger_key,
+    parse_shares,
+    shares_entry,
+)
 from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.run import Archive, ControlRead, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
@@ -336,6 +344,7 @@ def test_a_window_without_sums_of_selected_events_is_read() -> None:
     [
         ("judge_request", JudgeRequest),
         ("judge_ledger", LedgerEntry),
+        ("anchor_result", AnchorResult),
         ("label", Label),
         ("draw", Draw),
         ("queued_answer", QueuedAnswer),
@@ -466,6 +475,7 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
         "window": "metrics",
         "judge_request": "query",
         "judge_ledger": "day",
+        "anchor_result": "bad",
         "clock_mark": "marks",
         "assembly_entry": "clock",
         "run": "phase",

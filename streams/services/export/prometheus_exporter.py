@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 
 from typing_extensions import override
 
@@ -13,10 +14,12 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import Count, Measurements, Record
+from ragweir.streams.services.export.anchor_series import AnchorSeries
 from ragweir.streams.services.export.exposition import Exposition
 from ragweir.streams.services.shared.dimensions import admission_limits
 from ragweir.streams.settings import WindowSettings
 
+ANCHORS = "judge.anchors"
 _SLACK_SECONDS = 900
 """Time by which a needed record may be older than the end of its window: disorder, grace, and lag of aggregate."""
 
@@ -28,20 +31,28 @@ class PrometheusExporter(Projection):
         windows: the settings of the windows.
         decoder: the decoder of the windows' records.
         booleans: the metrics that are shown as shares.
+        anchors: true to show the anchors of the judge too.
     """
 
-    def __init__(self, windows: WindowSettings, decoder: WindowDecoder, booleans: Collection[str]) -> None:
+    def __init__(
+        self, windows: WindowSettings, decoder: WindowDecoder, booleans: Collection[str], *, anchors: bool = False
+    ) -> None:
         # The age of the oldest record of the last closed window of the largest size.
         self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_SECONDS
         limits = admission_limits(windows)
         self._merger = WindowMerger(windows.sizes, windows.dimensions, decoder, windows.grace_s, limits)
         self._exposition = Exposition(windows.dimensions, booleans)
         self._counts: Counter[Count] = Counter()
+        self._anchors = AnchorSeries() if anchors else None
+        self._anchor_topic = ""
+        self._shown_anchors = b""
+        self._anchors_of = ""
+        """The day on which they were rendered; empty once there are more of them."""
 
     @property
     @override
     def topics(self) -> tuple[str, ...]:
-        return ("windows",)
+        return ("windows", ANCHORS) if self._anchors else ("windows",)
 
     @property
     @override
@@ -49,7 +60,19 @@ class PrometheusExporter(Projection):
         return self._since_s
 
     @override
+    def resume(self, topic: str, topic_id: str) -> Mapping[int, int]:
+        """Read all anchors: their baseline may be as old as the topic."""
+        if self._anchors is None or not topic.endswith(ANCHORS):
+            return {}
+        self._anchor_topic = topic
+        return {0: 0}
+
+    @override
     def take(self, record: Record) -> None:
+        if self._anchors is not None and record.topic == self._anchor_topic:
+            self._anchors.take(record.value)
+            self._anchors_of = ""
+            return
         written_s = machine.time() if record.timestamp_ms is None else record.timestamp_ms / 1000
         self._merger.take(record.key, record.value, written_s)
 
@@ -60,6 +83,8 @@ class PrometheusExporter(Projection):
             for size, window in closed.items():
                 name = "ragweir_windows_revised_total" if window.revised else "ragweir_windows_shown_total"
                 self._counts[name, size] += 1
+        if caught_up and self._anchors is not None and (today := day_of(now_s)) != self._anchors_of:
+            self._anchors_of, self._shown_anchors = today, self._anchors.rendered(today)
 
     @override
     def drain_metrics(self) -> Measurements:
@@ -74,4 +99,13 @@ class PrometheusExporter(Projection):
 
     @override
     def exposition(self) -> bytes:
-        return self._exposition.content
+        return self._exposition.content + self._shown_anchors
+
+
+def day_of(now_s: float) -> str:
+    """Return the day (UTC) of a time in epoch seconds.
+
+    >>> day_of(0)
+    '1970-01-01'
+    """
+    return datetime.fromtimestamp(now_s, UTC).date().isoformat()

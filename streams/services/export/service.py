@@ -44,7 +44,8 @@ def _prometheus(settings: Settings) -> Projection:
     from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue  # noqa: PLC0415
 
     booleans = [name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"]
-    return PrometheusExporter(settings.windows, aggregator(settings).decoder(), booleans)
+    anchors = settings.judge.base_url is not None and settings.judge.anchor_file is not None
+    return PrometheusExporter(settings.windows, aggregator(settings).decoder(), booleans, anchors=anchors)
 
 
 def _windows(settings: Settings) -> KnownLabels:

@@ -14,7 +14,8 @@ from ragweir.streams.services.judge.held_requests import HeldRequest, JobReserva
 from ragweir.streams.services.judge.job import Job
 from ragweir.streams.services.judge.pricing import allowance
 from ragweir.streams.services.judge.request_state import RequestState
-from ragweir.streams.services.judge.results import by_floor, case_of, chosen, evaluated, result, unjudged, waiting
+from ragweir.streams.services.judge.results import by_floor, case_of, chosen, result, waiting
+from ragweir.streams.services.judge.settling import is_stale, missing
 from ragweir.streams.services.judge.worker_ledgers import WorkerLedgers
 
 _DECIDING_S = 5.0
@@ -68,6 +69,8 @@ class RequestAdmission:
     def _decide(self, held: HeldRequest) -> None:
         """Decide about a request. It goes on waiting while running jobs have reserved the budget that it needs."""
         config, request, partition = self._config, held.request, held.record.partition
+        if is_stale(config, request):
+            return self._resolve(held, "failed", "the anchors have changed")
         if held.case is None:
             whole, held.cut = case_of(request, config.judge.max_input_chars)
             redacted = config.redact(whole)
@@ -87,7 +90,11 @@ class RequestAdmission:
             later = (ledgers.reserve(partition, account, amount, by_floor=drawn) for account in accounts[1:])
             by_day = (today, *(each for each in later if each))
             reserved = tuple(each[0].account[0] for each in by_day)
-            held.reserve(JobReservation(Job(held.id, held.case, suites, amount, reserved, self._days.today), by_day))
+            fresh = request.anchor is not None
+            job = Job(held.id, held.case, suites, amount, reserved, self._days.today, fresh)
+            held.reserve(JobReservation(job, by_day))
+        elif request.anchor and not ledgers.may_fit(accounts[0], amount, by_floor=drawn):
+            return self._resolve(held, "failed", _OVER_BUDGET)  # The next day has runs of its own.
         elif not ledgers.may_fit(accounts[0], amount, by_floor=drawn):
             again = waiting("judge.deferred", request, partition, held.requested_at, next_day(days[0]), _OVER_BUDGET)
             held.resolve(result(held.record, again, "deferred"))
@@ -97,5 +104,4 @@ class RequestAdmission:
 
     def _resolve(self, held: HeldRequest, status: Literal["failed", "expired"], why: str) -> None:
         """Resolve a request with an evaluation whose judged metrics are null."""
-        evaluation = unjudged(held.request, status, why, self._config.suites, self._config.off)
-        held.resolve(evaluated(held.record, evaluation, status, self._config.otlp))
+        held.resolve(missing(self._config, held.record, held.request, status, why))

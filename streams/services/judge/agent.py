@@ -7,7 +7,7 @@ starts the jobs whose reservations are committed. The pool makes the calls.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -32,7 +32,8 @@ from ragweir.streams.services.judge.job import JobResult, JudgePool
 from ragweir.streams.services.judge.ledger import Budget
 from ragweir.streams.services.judge.parts import JudgePreparation, JudgeRecovery
 from ragweir.streams.services.judge.request_state import RequestState
-from ragweir.streams.services.judge.results import evaluated, judged, result, unjudged, waiting
+from ragweir.streams.services.judge.results import result, waiting
+from ragweir.streams.services.judge.settling import found, missing
 from ragweir.streams.services.judge.worker_ledgers import WorkerLedgers
 
 _SERVICE, _REQUESTS = "judge", "judge.requests"
@@ -63,7 +64,8 @@ class JudgeAgent(Agent):
     @property
     @override
     def outputs(self) -> tuple[str, ...]:
-        return (*self._OUTPUTS, OTLP_EVALUATIONS) if self._config.otlp else self._OUTPUTS
+        anchors = ("judge.anchors",) if self._config.anchors else ()
+        return (*self._OUTPUTS, *anchors, *((OTLP_EVALUATIONS,) if self._config.otlp else ()))
 
     @property
     @override
@@ -185,6 +187,7 @@ class JudgeAgent(Agent):
         self._ledgers.begin(self._days.days())
         self._book()
         outcome = Outcome()
+        outcome.emissions += self._due_anchors(day)
         self._requests.emit(outcome, max_settled)
         # Before requests are moved, so that no slot stays free.
         self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
@@ -202,11 +205,9 @@ class JudgeAgent(Agent):
         config, request, judge = self._config, held.request, self._config.judge
         if ended.judged is not None:
             suites = held.reservation.job.suites
-            evaluation = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
-            return evaluated(held.record, evaluation, "judged", config.otlp)
+            return found(config, held.record, request, ended.judged, suites, ended.usage, cut=held.cut)
         if not ended.day_over and request.attempts >= judge.retries:
-            evaluation = unjudged(request, "failed", ended.why, config.suites, config.off)
-            return evaluated(held.record, evaluation, "failed", config.otlp)
+            return missing(config, held.record, request, "failed", ended.why, ended.usage)
         until = self._now
         if not ended.day_over:
             request = request.model_copy(update={"attempts": request.attempts + 1})
@@ -221,6 +222,15 @@ class JudgeAgent(Agent):
                 reservation = held.reservation
                 for number, (day, own) in enumerate(zip(reservation.job.days, reservation.by_day, strict=True)):
                     self._ledgers.settle(own, held.costs.get(day, 0), judged=held.judged and number == 0)
+
+    def _due_anchors(self, day: str) -> Iterator[Emission]:
+        """Yield the requests of the run of anchors that is due, and record it in the ledger."""
+        anchors, ledgers = self._config.anchors, self._ledgers
+        if anchors is None or self._holding.draining or not ledgers.has_anchors or not ledgers.is_open(day):
+            return
+        if (progress := anchors.due(ledgers.anchors, day, self._now)) is not None:
+            ledgers.request_anchors(progress)
+            yield from anchors.requests(progress, self._now)
 
     def _free_slots(self) -> int:
         """Return the number of jobs that may start."""

@@ -13,6 +13,7 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
+    from ragweir.streams.services.judge.anchor_runs import AnchorSet
     from ragweir.streams.services.judge.rate_ledger import RateLedger
     from ragweir.streams.traces.otlp_results import OtlpResults
 
@@ -31,6 +32,8 @@ class JudgeConfig:
     without blocking. Without it the number of partitions does not change."""
     rates: RateLedger | None = None
     """The rate limits whose use is in the ledger; None if they are kept in this process alone."""
+    anchors: AnchorSet | None = None
+    """The anchors, which are judged again and again; None without any."""
     floor_share: float = 0.0
     """Part of each budget that only events selected by a random floor may spend."""
     redact: Callable[[Case], Case | Null] = lambda case: case

@@ -32,6 +32,8 @@ class Job:
     """The days on which its calls may be sent."""
     today: Callable[[], str]
     """Returns the day on which a call is booked that is sent now."""
+    fresh: bool = False
+    """True if no answer of the cache may be used, and none is kept there."""
 
 
 class DayOver(Exception):

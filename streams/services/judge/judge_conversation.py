@@ -67,7 +67,7 @@ class JudgeConversation:
         key = cache.key(self._settings.model, TEMPERATURE, call.identity)
         if call.is_repair:
             self._stats.add("ragweir_judge_repairs_total")
-        elif (stored := self._answers.get(key)) is not None:
+        elif not budget.job.fresh and (stored := self._answers.get(key)) is not None:
             model, text = orjson.loads(stored)
             budget.usage.model = named(model, self._settings.model)
             budget.usage.cached += 1
@@ -76,7 +76,7 @@ class JudgeConversation:
         if self._caller is None:
             return _NOT_CACHED
         reply = await self._caller.answer(chat(call, self._settings), budget)
-        if isinstance(reply, Completion) and not isinstance(call.read(reply), AnswerFault):
+        if isinstance(reply, Completion) and not budget.job.fresh and not isinstance(call.read(reply), AnswerFault):
             kept = [budget.usage.model, reply.text.replace(call.check, _CHECK)]
             self._answers.put(key, orjson.dumps(kept).decode())
         return reply

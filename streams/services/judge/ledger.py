@@ -13,7 +13,16 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key, shares_entry
+from ragweir.schemas.judging import (
+    ANCHORS,
+    AnchorProgress,
+    Finished,
+    LedgerEntry,
+    anchors_entry,
+    ledger_key,
+    parse_ledger_key,
+    shares_entry,
+)
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import JudgeSettings
 
@@ -59,8 +68,9 @@ class Budget:
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
-        """Return the account of an event's costs; only names with a budget have accounts of their own."""
-        own = application if application in self.applications else "", tenant if tenant in self.tenants else ""
+        """Return the account of an event's costs; only names with a budget and anchors have accounts of their own."""
+        has_own = application == ANCHORS or application in self.applications
+        own = application if has_own else "", tenant if tenant in self.tenants else ""
         return day, *own  # type: ignore[return-value]
 
 
@@ -138,6 +148,16 @@ class Ledger:
         return replace(self, accounts={**self.accounts, (entry.day, "", ""): entry})
 
     @property
+    def anchors(self) -> AnchorProgress | None:
+        """The runs of the anchors that have been requested; None without any."""
+        return next((entry.anchors for entry in self.accounts.values() if entry.anchors is not None), None)
+
+    def with_anchors(self, progress: AnchorProgress) -> Ledger:
+        """Return the ledger with other runs of the anchors."""
+        entry = anchors_entry(progress)
+        return replace(self, accounts={**self.accounts, (entry.day, "", ""): entry})
+
+    @property
     def newest_day(self) -> str:
         """The newest day on which anything is booked; empty without any."""
         return max((day for (day, _, _), entry in self.accounts.items() if entry.shares is None), default="")
@@ -154,7 +174,9 @@ class Ledger:
     def recent(self, day: str) -> Ledger:
         """Return the ledger without old days that are settled."""
         oldest = (date.fromisoformat(day) - timedelta(days=_KEPT_DAYS)).isoformat()
-        kept = {key: entry for key, entry in self.accounts.items() if key[0] > oldest or entry.reserved}
+        kept = {
+            key: entry for key, entry in self.accounts.items() if key[0] > oldest or entry.reserved or entry.anchors
+        }
         return self if len(kept) == len(self.accounts) else replace(self, accounts=kept)
 
     def changes(self, before: Ledger, finished: tuple[Finished, ...] = ()) -> Iterator[tuple[bytes, bytes]]:
@@ -170,20 +192,23 @@ class Ledger:
 def affordable(entries: Iterable[LedgerEntry], budget: int | None, floor_share: float) -> float | None:
     """Return the ratio of the events selected by a floor for which the budget suffices, from 0 to 1.
 
-    They have what all others leave, and at least their own part of the budget. None if the budget is unlimited, no
-    event was judged yet, or none was selected by a floor.
+    They have what all others and anchors leave, and at least their own part of the budget. None if the budget is
+    unlimited, no event was judged yet, or none was selected by a floor.
 
     >>> one = LedgerEntry(day="", application="", tenant="", partition=0, spent=400, events=4, wanted=30, floor=20)
     >>> affordable([one], 2_000, 0.0), affordable([one], 2_000, 0.75)
     (0.5, 0.75)
     """
-    spent = events = wanted = floor = 0
+    spent = events = wanted = floor = anchors = 0
     for entry in entries:
+        if entry.application == ANCHORS:
+            anchors += entry.spent
+            continue
         spent += entry.spent
         events += entry.events
         wanted += entry.wanted
         floor += entry.floor
     if budget is None or not events or not floor:
         return None
-    affords = budget * events / spent if spent else float("inf")
+    affords = max(0, budget - anchors) * events / spent if spent else float("inf")
     return max(0.0, min(1.0, max(affords - (wanted - floor), floor_share * affords) / floor))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragweir.schemas.judging import Finished
+from ragweir.schemas.judging import AnchorProgress, Finished
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.records import Count, Emission, Record
 from ragweir.streams.services.judge.days import next_day
@@ -124,6 +124,22 @@ class WorkerLedgers:
     def commit(self) -> None:
         """Keep the changes of the current transaction. An aborted one needs no call: `begin` discards its changes."""
         self._committed.update(self._pending)
+
+    # The runs of anchors, which the worker with partition 0 requests.
+
+    @property
+    def has_anchors(self) -> bool:
+        """True if this worker requests the runs of anchors."""
+        return 0 in self._pending
+
+    @property
+    def anchors(self) -> AnchorProgress | None:
+        """The runs that have been requested; None without any."""
+        return self._pending[0].anchors
+
+    def request_anchors(self, progress: AnchorProgress) -> None:
+        """Record the runs that have been requested with the current transaction."""
+        self._pending[0] = self._pending[0].with_anchors(progress)
 
     # Reservations and costs.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from ragweir.schemas.judging import LedgerEntry
+from ragweir.schemas.judging import ANCHORS, LedgerEntry
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.planner.row_plan import share_of_budget
@@ -36,7 +36,7 @@ def cost_of(records: Iterable[Record], first_day: str) -> Cost | None:
             entry = LedgerEntry.model_validate_json(record.value or b"")
         except ValidationError:  # A tombstone, or a foreign record.
             continue
-        if entry.shares is None and entry.day >= first_day:
+        if entry.shares is None and entry.day >= first_day and entry.application != ANCHORS:
             entries[record.key] = entry
     events = sum(entry.events for entry in entries.values())
     spent = sum(entry.spent for entry in entries.values())
