@@ -66,11 +66,11 @@ def pages_of(
 
 @contextmanager
 def shown(
-    folder: Path, evaluations: Sequence[Path], labels: Sequence[Label] | None = (), **console: Any
+    place: Path, evaluations: Sequence[Path], labels: Sequence[Label] | None = (), **console: Any
 ) -> Iterator[ShownPages]:
     """Show the pages of files of evaluations for the length of a `with` block; without labels, with those there."""
     settings = Settings(slo=(GROUNDED,), console=ConsoleSettings(**console))
     if labels is not None:
-        (folder / "labels.jsonl").write_bytes(written(labels))
-    with content_of_files(settings, evaluations, folder / "events.jsonl", folder / "labels.jsonl") as content:
+        (place / "labels.jsonl").write_bytes(written(labels))
+    with content_of_files(settings, evaluations, place / "events.jsonl", place / "labels.jsonl") as content:
         yield ShownPages(content, logged_in(application(page_routes(content), settings.console, TOKEN)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ragweir.streams.analysis.dead_letters.letters import Letter
 from ragweir.streams.analysis.evaluation_lookup import EvaluationLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
@@ -29,5 +30,7 @@ class ConsoleContent:
     """Computes the agreement of metrics with these labels."""
     agreement_command: str
     """The command that prints the same."""
+    letter: Callable[[tuple[int, int]], Letter | None] | None = None
+    """Reads the dead letter at a partition and an offset; None of files, which have none."""
     notes: tuple[str, ...] = ()
     """Sentences on what could not be read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.analysis.evaluation_lookup import TopicLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
@@ -31,6 +32,7 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
     catalogue = known_catalogue(settings).metrics
     asked = [(each, criteria(each, catalogue)) for each in settings.labels.questions]
     file = settings.console.folder / FILE
+    letters = settings.output_topic("dead-letter")
     with closing(RecordFetcher(settings)) as fetcher, closing(AnswerStore(file, objectives)) as store:
         yield ConsoleContent(
             settings,
@@ -41,4 +43,5 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
             labels=store.people_labels,
             agreement=lambda: report(store.people_labels(), asked),
             agreement_command="ragweir labels report",
+            letter=lambda at: read_letter(found) if (found := fetcher.fetch(letters, *at)) else None,
         )

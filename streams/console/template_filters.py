@@ -73,6 +73,15 @@ def duration(ms: float) -> str:
     return f"{ms / 1_000:,.1f} s" if abs(ms) >= 10_000 else f"{ms:,.0f} ms"
 
 
+def segment(text: str) -> str:
+    """Return a text as one part of a path.
+
+    >>> segment("a/b c")
+    'a%2Fb%20c'
+    """
+    return quote(text, safe="", errors="surrogatepass")
+
+
 def answer_path(event_id: str, query: str = "") -> str:
     """Return the path of an answer's page, with the query string of the list that it is seen in.
 
@@ -81,7 +90,7 @@ def answer_path(event_id: str, query: str = "") -> str:
     >>> answer_path("a/b?c"), answer_path("..", "sort=time")
     ('/answers/a%2Fb%3Fc', '/answers/?event=..&sort=time')
     """
-    own = quote(event_id, safe="", errors="surrogatepass")
+    own = segment(event_id)
     if event_id in (".", ".."):
         return f"/answers/?event={own}" + (f"&{query}" if query else "")
     return f"/answers/{own}" + (f"?{query}" if query else "")
@@ -95,6 +104,7 @@ FILTERS: Mapping[str, Callable[..., object]] = MappingProxyType(
         "number": number,
         "duration": duration,
         "answer_path": answer_path,
+        "segment": segment,
     }
 )
 """The filters by name."""

@@ -1,0 +1,92 @@
+"""The page of dead letters: why records were rejected, the head of one, and the command that sends them again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ragweir.errors import RagweirError
+from ragweir.streams.analysis.dead_letters.letters import Letter, LetterGroup, group_letters, shown
+from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.rendering import render
+from ragweir.streams.runtime.records import Record
+from ragweir.streams.runtime.text.terminal import record_time
+
+_MOST_GROUPS = 100
+_MOST_LETTERS = 20
+"""Single dead letters of a group that are listed, the newest ones."""
+_HEAD_BYTES = 2_000
+
+
+class ShownGroup(NamedTuple):
+    """Dead letters of one reason."""
+
+    group: LetterGroup
+    first: str
+    last: str
+    command: str
+    """The command that sends those of the class again."""
+    letters: list[Letter]
+
+
+def dead_letters_routes(content: ConsoleContent) -> list[BaseRoute]:
+    """Return the routes of the pages."""
+
+    def dead_letters(request: Request) -> Response:
+        stored = content.store.letters()
+        letters = [
+            Letter(_record(each.at, round(each.written.timestamp() * 1_000)), each.details, each.service)
+            for each in stored
+        ]
+        groups = group_letters(letters, lambda _: False)[:_MOST_GROUPS]
+        return render(
+            request,
+            "dead_letters.html",
+            total=len(letters),
+            has_topics=content.letter is not None,
+            groups=[_shown(each, letters) for each in groups],
+        )
+
+    def dead_letter(request: Request) -> Response:
+        at = request.path_params["partition"], request.path_params["offset"]
+        try:
+            found = content.letter(at) if content.letter else None
+        except RagweirError as error:
+            raise HTTPException(503, str(error)) from None
+        if found is None:
+            raise HTTPException(404, "There is no dead letter at this position, or retention has deleted it.")
+        is_shown = content.texts.mode == "on"
+        return render(
+            request,
+            "dead_letter.html",
+            letter=found,
+            written=record_time(found.record.timestamp_ms),
+            value=shown(found.record.value, _HEAD_BYTES) if is_shown else None,
+            key=shown(found.record.key, 300) if is_shown else None,
+            command=_command(found.details.error_class),
+        )
+
+    return [
+        Route("/dead-letters", dead_letters),
+        Route("/dead-letters/{partition:int}/{offset:int}", dead_letter),
+    ]
+
+
+def _record(at: tuple[int, int], written_ms: int) -> Record:
+    return Record("", *at, None, None, written_ms)
+
+
+def _command(error_class: str) -> str:
+    return shlex.join(["ragweir", "dead-letter", "redrive", "--class", error_class, "--dry-run"])
+
+
+def _shown(group: LetterGroup, letters: list[Letter]) -> ShownGroup:
+    own = [each for each in letters if (each.service, each.details.error_class) == (group.service, group.error_class)]
+    return ShownGroup(
+        group, record_time(group.first_ms), record_time(group.last_ms), _command(group.error_class), own[:_MOST_LETTERS]
+    )
