@@ -13,6 +13,7 @@ from bench import (
     assemble,
     backfill,
     compare,
+    console,
     coverage,
     feedback_cost,
     growth,
@@ -67,6 +68,7 @@ TABLES: Mapping[str, Make] = {
     "people-planned": people.planned,
     "people-cost": people_cost.table,
     "feedback-cost": feedback_cost.table,
+    "console": console.tables,
     "anchors": anchors.false_alarms,
     "anchors-power": anchors.power,
 }

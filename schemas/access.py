@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Need = Literal["", "judge", "traces", "otlp", "format", "feedback"]
+Need = Literal["", "judge", "traces", "otlp", "format", "feedback", "console"]
 """The settings with which a part runs, or a topic is used: always, with a judge, with traces as the input, with
-`output.otlp`, with `output.format`, or with `feedback.enabled`."""
+`output.otlp`, with `output.format`, with `feedback.enabled`, or with `console.enabled`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ PARTS = {
         Part("tally", "feedback", group=True, alone=True, transactions=True),
         Part("planner", "judge", alone=True, transactions=True),
         Part("export", alone=True),
+        Part("console", "console", alone=True),
         Part("operator"),
     )
 }

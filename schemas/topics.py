@@ -78,7 +78,7 @@ TOPICS = {
             "delete",
             24 * 7,
             "query, response, contexts, all of the event",
-            readers=("evaluate",),
+            readers=("evaluate", "console"),
             writers=("publish", "join"),
         ),
         Topic(
@@ -113,7 +113,7 @@ TOPICS = {
             "delete",
             24 * 7,
             "query, response, contexts, all of the event",
-            readers=("evaluate",),
+            readers=("evaluate", "console"),
             writers=("operator",),
         ),
         Topic(
@@ -124,7 +124,7 @@ TOPICS = {
             24 * 30,
             "none, unless output.include_text is on",
             # Evaluate reads its last outputs when it is assigned a partition.
-            readers=("evaluate", "aggregate", "match"),
+            readers=("evaluate", "aggregate", "match", "console"),
             writers=("evaluate", "judge"),
         ),
         Topic(
@@ -222,6 +222,7 @@ TOPICS = {
             "compact",
             24 * 365,
             "none; comments of raters if labels.comments is on",
+            readers=("console",),
             writers=("operator",),
             config=(("delete.retention.ms", str(30 * 24 * 3_600_000)),),
         ),
@@ -232,6 +233,7 @@ TOPICS = {
             "compact",
             24 * 365,
             "none",
+            readers=("console",),
             writers=("operator",),
         ),
         Topic(
@@ -321,6 +323,7 @@ TOPICS = {
             "delete",
             24 * 14,
             "the rejected record's bytes and headers",
+            readers=("console",),
             writers=_AGENTS,
         ),
     )

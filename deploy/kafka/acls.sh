@@ -5,14 +5,15 @@
 # PREFIX is topics.prefix; INPUT_TOPIC is input.topic, if it is set. JUDGE=yes adds the rights for judging, if
 # judge.base_url is set; FAUST=yes lets evaluate run on Faust; OTLP=yes lets both write the topic of output.otlp, if it is
 # set, which is OTLP_TOPIC if output.otlp.topic is. FORMAT is output.format, if it is set. TRACES="otlp_spans ..." names
-# the topics of OpenTelemetry data, if input.format is "otlp". FEEDBACK=yes adds the rights for feedback of users.
+# the topics of OpenTelemetry data, if input.format is "otlp". FEEDBACK=yes adds the rights for feedback of users,
+# and CONSOLE=yes those of the console.
 set -euo pipefail
 
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
 # The needs of parts and topics, "yes" or nothing.
-judge=${JUDGE:-} feedback=${FEEDBACK:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
+judge=${JUDGE:-} feedback=${FEEDBACK:-} console=${CONSOLE:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
 read -ra sources <<<"${TRACES:-}"
 # Group name of readers without a group; Kafka's clients look it up nevertheless.
 reader=ragweir-reader
@@ -134,6 +135,12 @@ allow ragweir-export Read --topic "${prefix}windows"
 allow ragweir-export Describe --group "$reader"
 if needs judge; then
     allow ragweir-export Read --topic "${prefix}judge.anchors"
+fi
+
+# console
+if needs console; then
+    allow ragweir-console Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations" --topic "${prefix}labels" --topic "${prefix}labels.draws" --topic "${prefix}dead-letter"
+    allow ragweir-console Describe --group "$reader"
 fi
 
 # operator

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,29 +18,31 @@ from ragweir.streams.analysis.labels.store import LabelFile, read_queue
 from ragweir.streams.commands.app import app, err, out, settings, shared_flags
 from ragweir.streams.commands.inputs import check_distinct
 from ragweir.streams.commands.progress import Bars
+from ragweir.streams.commands.services import Slot, run_service
 from ragweir.streams.commands.stopping import Stop, interrupt_on_signals
 from ragweir.streams.commands.wanted_events import kept_of
+from ragweir.streams.console.service import check_packages
 from ragweir.streams.runtime.machine import machine
+from ragweir.streams.services.console import NAME
 from ragweir.streams.settings import Settings
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-_PACKAGES = ("jinja2", "starlette", "uvicorn")
 _CHECK_SECONDS = 1.0
 
 
 @app.command()
 def console(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="FILE...",
             exists=True,
             dir_okay=False,
-            help="Files of evaluations, as `ragweir score --out` writes them.",
+            help="Files of evaluations, as `ragweir score --out` writes them. Default: the live topics.",
         ),
-    ],
+    ] = None,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -60,6 +61,7 @@ def console(
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Port of the pages, in place of console.port; 0 chooses one.")
     ] = None,
+    slot: Slot = None,
 ) -> None:
     """Show pages on which people look at answers, until Ctrl-C.
 
@@ -67,11 +69,18 @@ def console(
     `console.host` or `console.socket` says otherwise. `pip install 'ragweir[console]'` installs the packages that they
     need.
 
+    Without files the answers are those of the live topics: a worker process follows them and keeps their numbers in
+    `console.folder`, as in `ragweir up` with `console.enabled`. Evaluations and texts are read in Kafka when a page
+    shows them. Its telemetry port is telemetry.port + 800.
+
     On /review people label the answers of a queue, one after the other, without seeing scores, as `ragweir labels rate`
     asks in a terminal. The queue may be drawn while the console runs.
     """
     effective = settings(console={"port": port})
-    check_installed()
+    check_packages()
+    if not files:
+        run_service(NAME, effective, 1, slot, [] if port is None else ["--port", str(port)])
+        return
     check_distinct(*files, events, queue, labels)
     from ragweir.streams.console.from_files import content_of_files  # noqa: PLC0415 - of an extra
     from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415
@@ -105,20 +114,10 @@ def _queue(effective: Settings, queue: Path, labels: Path, events: Path | None, 
     return RatingTask(answers, file, str(events), texts, partial(file.add_draw, draw))
 
 
-def check_installed() -> None:
-    """Check that the packages of the extra are installed.
-
-    Raises:
-        PermanentError: if one is missing.
-    """
-    if missing := next((name for name in _PACKAGES if find_spec(name) is None), None):
-        raise PermanentError(f"the console needs the package {missing}: pip install 'ragweir[console]'")
-
-
 def serve(effective: Settings, pages: Sequence[BaseRoute], answers: int) -> None:
     """Serve the pages until a signal comes."""
     from ragweir.streams.console.application import application  # noqa: PLC0415 - of an extra
-    from ragweir.streams.console.safety.authentication import read_token  # noqa: PLC0415
+    from ragweir.streams.console.safety.authentication import login_path, read_token  # noqa: PLC0415
     from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
 
     own = effective.console
@@ -127,9 +126,7 @@ def serve(effective: Settings, pages: Sequence[BaseRoute], answers: int) -> None
     with listen(own) as (listening, address):
         try:
             with served(application(pages, own, token), listening):
-                # A token of a file is known to those who may read it, and this may be a log.
-                path = "/login" if own.token_file or own.socket else f"/login#{token}"
-                out.say(f"{answers:,} answers are shown at {address}{path} until Ctrl-C.")
+                out.say(f"{answers:,} answers are shown at {address}{login_path(own, token)} until Ctrl-C.")
                 while True:
                     machine.sleep(_CHECK_SECONDS)
         except KeyboardInterrupt:

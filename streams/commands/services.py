@@ -12,9 +12,12 @@ import structlog
 import typer
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.streams.commands.app import app, settings, shared_flags
+from ragweir.streams.commands.app import app, out, settings, shared_flags
 from ragweir.streams.commands.options import Every, MapFile, Workers, interval
 from ragweir.streams.commands.worker_exit import as_worker
+from ragweir.streams.console.service import SERVICE as CONSOLE
+from ragweir.streams.console.service import check as check_console
+from ragweir.streams.console.service import run as run_console
 from ragweir.streams.runtime.processes.supervisor import (
     OWN_PORT,
     UP_PORT,
@@ -74,7 +77,7 @@ def evaluate(
     flags += ["--map", str(map_file)] if map_file else []
     if runtime == "faust":
         flags += ["--runtime", runtime]
-    _run("evaluate", effective, workers, slot, flags, _on_faust() if runtime == "faust" else None)
+    run_service("evaluate", effective, workers, slot, flags, _on_faust() if runtime == "faust" else None)
 
 
 @app.command()
@@ -93,7 +96,7 @@ def judge(
     """
     effective = settings()
     effective = settings(judge={"slots": slots or max(workers, effective.judge.slots)})
-    _run("judge", effective, workers, slot, ["--slots", str(effective.judge.slots)])
+    run_service("judge", effective, workers, slot, ["--slots", str(effective.judge.slots)])
 
 
 @app.command()
@@ -103,7 +106,7 @@ def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
     Reads the evaluations, writes windows, and counts the events of the SLOs. Workers, ports and stopping are those of
     `evaluate`, with ports from telemetry.port + 100.
     """
-    _run("aggregate", settings(), workers, slot, [])
+    run_service("aggregate", settings(), workers, slot, [])
 
 
 @app.command()
@@ -123,25 +126,25 @@ def key(slot: Slot = None, canary: Canary = False) -> None:
     if canary:
         as_worker(partial(run_canary, SERVICES["key"], settings(), slot or 0))
         return
-    _run("key", settings(), 1, slot, [])
+    run_service("key", settings(), 1, slot, [])
 
 
 @app.command(hidden=True)
 def join(slot: Slot = None) -> None:
     """Assemble the interactions of `spans`: one worker of `assemble`."""
-    _run("join", settings(), 1, slot, [])
+    run_service("join", settings(), 1, slot, [])
 
 
 @app.command(hidden=True)
 def match(slot: Slot = None) -> None:
     """Find the answers of feedback: one worker of `feedback`."""
-    _run("match", settings(), 1, slot, [])
+    run_service("match", settings(), 1, slot, [])
 
 
 @app.command(hidden=True)
 def tally(slot: Slot = None) -> None:
     """Join and count feedback: one worker of `feedback`."""
-    _run("tally", settings(), 1, slot, [])
+    run_service("tally", settings(), 1, slot, [])
 
 
 def run_feedback(match_workers: int, tally_workers: int) -> NoReturn:
@@ -162,7 +165,7 @@ def _project(name: str) -> Callable[[int | None], None]:
     """Return the command that runs a projection."""
 
     def command(slot: Slot = None) -> None:
-        _run(name, settings(), 1, slot, [])
+        run_service(name, settings(), 1, slot, [])
 
     return command
 
@@ -194,7 +197,7 @@ def up(
     effective = settings()
     workers = {service.name: 1 for service in SERVICES.values() if service.enabled(effective)}
     workers |= {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
-    workers |= {service.name: 1 for service in enabled_projections(effective)}
+    workers |= {service.name: 1 for service in (*enabled_projections(effective), CONSOLE) if service.enabled(effective)}
     _run_several(workers, effective, UP_PORT, _planner(effective, plan_every))
 
 
@@ -231,6 +234,7 @@ _RUNNERS |= {
     name: _ServiceRunner(service.projection, partial(run_projection, service), service.port)
     for name, service in PROJECTIONS.items()
 }
+_RUNNERS[CONSOLE.name] = _ServiceRunner(check_console, partial(run_console, say=out.say), CONSOLE.port)
 
 
 def _on_faust() -> _ServiceRunner:
@@ -255,7 +259,7 @@ def _run_several(workers: Mapping[str, int], effective: Settings, port: int, mor
     _supervise([*commands, *more], effective, port, stop_flag())
 
 
-def _run(
+def run_service(
     name: str,
     effective: Settings,
     workers: int,
@@ -263,6 +267,16 @@ def _run(
     flags: list[str],
     other: _ServiceRunner | None = None,
 ) -> None:
+    """Run one slot of a service, or workers under a supervisor if there is no slot.
+
+    Args:
+        name: name of the service.
+        effective: all settings.
+        workers: number of workers.
+        slot: number of the slot.
+        flags: further options of the workers' commands.
+        other: what runs in place of the service of the table.
+    """
     runner = other or _RUNNERS[name]
     stopped = stop_flag()
     if slot is None:

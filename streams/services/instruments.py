@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ragweir.streams.runtime.serving.instruments import AGENT, PROCESS, SUPERVISING, SUPERVISOR, Instrument, KnownLabels
 from ragweir.streams.runtime.serving.telemetry import Telemetry
 from ragweir.streams.services.aggregate import instruments as aggregate
+from ragweir.streams.services.console import instruments as console
 from ragweir.streams.services.evaluate import instruments as evaluate
 from ragweir.streams.services.export import instruments as export
 from ragweir.streams.services.join import instruments as join
@@ -27,6 +28,7 @@ BY_SERVICE: Mapping[str, tuple[Instrument, ...]] = {
     "tally": (*AGENT, *tally.INSTRUMENTS),
     "export": (*PROCESS, *export.INSTRUMENTS),
     "planner": (*PROCESS, *planner.INSTRUMENTS),
+    "console": (*PROCESS, *console.INSTRUMENTS),
     SUPERVISOR: SUPERVISING,
 }
 """The instruments of each service, and of the supervisor."""

@@ -34,6 +34,7 @@ from ragweir.schemas.access import PARTS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import BROKER_TIME, TOPICS
+from ragweir.streams.console.service import SERVICE as CONSOLE
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.runtime.kafka.client import Identity, reader_properties
 from ragweir.streams.runtime.kafka.configurations import configurations
@@ -50,7 +51,7 @@ SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
 
 
 RECORDED = "tests/streams/traces/otlp/langchain-openinference/rag.otlp.pb"
-SERVED = (*SERVICES, *PROJECTIONS, NAME)
+SERVED = (*SERVICES, *PROJECTIONS, NAME, CONSOLE.name)
 """The parts that are services."""
 OTLP = variables(input__format="otlp", assemble__settle_s=0.5)
 TRACES = [
@@ -133,9 +134,17 @@ def test_a_projection_has_the_topics_that_it_reads(name: str) -> None:
     assert not granted(name, ResourceType.TOPIC, AclOperation.WRITE)
 
 
+def test_the_console_has_its_topics_and_those_of_the_texts_where_it_runs() -> None:
+    assert not granted("console", ResourceType.TOPIC, AclOperation.READ)
+    own = {f"rag.{each}" for each in CONSOLE.projection(Settings()).topics}
+    read = granted("console", ResourceType.TOPIC, AclOperation.READ, CONSOLE="yes", INPUT_TOPIC="theirs")
+    assert read == {*own, "theirs", "rag.redrive"}
+    assert not granted("console", ResourceType.TOPIC, AclOperation.WRITE, CONSOLE="yes")
+
+
 def test_every_part_and_topic_has_its_place_in_the_tables() -> None:
     """So that a new service, whose user would have no rights, is not forgotten."""
-    assert {*PARTS} == {*SERVICES, *PROJECTIONS, NAME, "publish", "operator"}
+    assert {*PARTS} == {*SERVED, "publish", "operator"}
     for topic in TOPICS.values():
         assert topic.writers, f"nobody writes {topic.name}"
         assert {*topic.readers, *topic.writers} <= {*PARTS}
@@ -146,7 +155,7 @@ def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> N
     groups = {f"rag.{name}" for name in (*SERVICES, "evaluate.progress", "judge.progress", "redrive", "run.")} | {
         reader_properties(Settings())["group.id"]
     }
-    for right in rights(JUDGE="yes", TRACES="otlp_spans", FEEDBACK="yes"):
+    for right in rights(JUDGE="yes", TRACES="otlp_spans", FEEDBACK="yes", CONSOLE="yes"):
         known = {ResourceType.TOPIC: topics | {"otlp_spans"}, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
         assert right.principal.removeprefix("User:ragweir-") in USERS
@@ -204,7 +213,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     broker = Guarded(tmp_path_factory.mktemp("kafka"), properties={"transaction.max.timeout.ms": "6000"})
     with broker.running() as admin:
         running = Running(broker, admin, tmp_path_factory.mktemp("services"))
-        grant(admin, rights(JUDGE="yes", FEEDBACK="yes"))
+        grant(admin, rights(JUDGE="yes", FEEDBACK="yes", CONSOLE="yes"))
         running.command("operator", "topics", "create")
         running.command("publish", "publish", SAMPLES)
         yield running
@@ -318,6 +327,8 @@ def test_every_service_starts_with_the_default_settings_and_exactly_its_rights(g
         routing__key="a key",
         input__format="otlp",
         feedback__folder=str(guarded.folder / "answers"),
+        console__folder=str(guarded.folder / "console"),
+        console__port=0,
     )
     with ExitStack() as stack:
         running = {name: stack.enter_context(guarded.service(name, **given)) for name in SERVED}

@@ -27,6 +27,7 @@ from ragweir.streams.runtime.processes.supervisor import OWN_PORT, UP_PORT
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtime.serving.health import Health
+from ragweir.streams.services import console
 from ragweir.streams.services.export.service import PROJECTIONS, ProjectionService
 from ragweir.streams.services.instruments import telemetry_of
 from ragweir.streams.services.kafka_services import SERVICES
@@ -239,7 +240,7 @@ def test_every_service_has_ports_of_its_own() -> None:
     assert SERVICES.keys().isdisjoint(PROJECTIONS)
     assert all(name == projection.name for name, projection in PROJECTIONS.items())
     example = re.findall(r"port=(\d+)", (ROOT / "examples/window_lines.patch").read_text(encoding="utf-8"))
-    others = (UP_PORT, planner.PORT, *map(int, example))
+    others = (UP_PORT, planner.PORT, console.PORT, *map(int, example))
     offsets = sorted([*others, *(service.port for service in (*SERVICES.values(), *PROJECTIONS.values()))])
     assert all(one + OWN_PORT < other for one, other in pairwise(offsets)), offsets
 

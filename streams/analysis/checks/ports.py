@@ -14,6 +14,7 @@ from ragweir.streams.runtime.processes.supervisor import OWN_PORT, UP_PORT
 from ragweir.streams.runtime.serving.instruments import SUPERVISOR
 from ragweir.streams.runtime.serving.port_holder import answer, holder
 from ragweir.streams.runtime.serving.server import LAST_PORT
+from ragweir.streams.services import console
 from ragweir.streams.services.export.service import enabled_projections
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.settings import Settings
@@ -89,7 +90,8 @@ def supervisors(settings: Settings) -> list[Supervised]:
 def _services(settings: Settings) -> dict[str, int]:
     """Return the services that `ragweir up` starts and the offsets of their ports."""
     services = {service.name: service.port for service in SERVICES.values() if service.enabled(settings)}
-    return services | {service.name: service.port for service in enabled_projections(settings)}
+    services |= {service.name: service.port for service in enabled_projections(settings)}
+    return services | ({console.NAME: console.PORT} if settings.console.enabled else {})
 
 
 def _slots(settings: Settings, service: str, offset: int) -> Iterator[Port]:

@@ -52,14 +52,25 @@ def row_outcomes(objective: Objective, values: Floats, statuses: Floats, probabi
     """
     weights = np.zeros(len(values))
     known = np.flatnonzero(~np.isnan(values))
-    pairs, places = np.unique(np.array([statuses[known], probabilities[known]]), axis=1, return_inverse=True)
-    of_pair = np.array([_weight(objective, *pair) for pair in pairs.T.tolist()])
-    if len(known):
-        weights[known] = of_pair[places.ravel()]
+    if objective.suite is None:
+        weights[known] = _weight(objective, np.nan, np.nan)
+    else:
+        weights[known] = _weights(objective, statuses[known], probabilities[known])
     slo = objective.slo
     at_least, at_most = slo.at_least, slo.at_most
     is_good = values >= at_least if at_least is not None else values <= (at_most or 0.0)
     return RowOutcomes((weights > 0) & is_good, (weights > 0) & ~is_good, np.rint(weights * MILLION))
+
+
+def _weights(objective: Objective, statuses: Floats, probabilities: Floats) -> Floats:
+    """Return the weights of events with a value: one call for each pair of a state and a probability."""
+    chances, places = np.unique(probabilities, return_inverse=True)
+    codes = np.where(np.isnan(statuses), len(STATUSES), statuses).astype(np.int64) * len(chances) + places
+    pairs, of_event = np.unique(codes, return_inverse=True)
+    found = np.zeros(len(pairs))
+    for place, (status, chance) in enumerate(divmod(pair, len(chances)) for pair in pairs.tolist()):
+        found[place] = _weight(objective, np.nan if status == len(STATUSES) else status, float(chances[chance]))
+    return np.asarray(found[of_event])
 
 
 def _weight(objective: Objective, status: float, probability: float) -> float:

@@ -49,6 +49,11 @@ def read_token(settings: ConsoleSettings) -> str:
     return token
 
 
+def login_path(settings: ConsoleSettings, token: str) -> str:
+    """Return the path of the login. A token of a file is known to those who may read it, and is not shown."""
+    return "/login" if settings.token_file or settings.socket else f"/login#{token}"
+
+
 class Access:
     """Names the person who sends a request.
 

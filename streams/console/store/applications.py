@@ -94,7 +94,7 @@ class ApplicationCounting:
         np.minimum.at(self._first, rows[found], times[found])
         np.maximum.at(self._last, rows[found], times[found])
         for name, objective in self._conditions.objectives.items():
-            covered = rows_where([*self._span, *self._conditions.covered(objective)], part)
+            covered = rows_where(self._conditions.covered(objective), part, found)
             if covered.any():
                 outcomes = self._conditions.outcomes(objective, part)
                 good, bad, of_good, of_bad = self._by_slo[name]

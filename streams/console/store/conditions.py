@@ -99,9 +99,9 @@ class Conditions:
         return row_outcomes(objective, *columns)
 
 
-def rows_where(conditions: Iterable[Condition], part: RowRange) -> Flags:
-    """Return a flag for each row of a part that counts and for which all conditions hold."""
-    found = part.alive()
+def rows_where(conditions: Iterable[Condition], part: RowRange, of: Flags | None = None) -> Flags:
+    """Return a flag for each row of a part, or of some of its rows, that counts and for which all conditions hold."""
+    found = part.alive() if of is None else of.copy()
     for condition in conditions:
         found &= condition(part)
         if not found.any():
@@ -165,9 +165,7 @@ def _labelled(events: Ints, *, is_labelled: bool) -> Condition:
     return lambda part: np.isin(part.field("event"), events, invert=not is_labelled)
 
 
-def _with_document(own: bytes) -> Condition:
-    number = np.frombuffer(own, "<u4")[0]
-
+def _with_document(number: int) -> Condition:
     def condition(part: RowRange) -> Flags:
         counts, digests = part.documents()
         found = np.zeros(part.rows, np.bool_)

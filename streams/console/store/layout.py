@@ -12,10 +12,10 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import orjson
@@ -182,10 +182,9 @@ def size_of(db: sqlite3.Connection, file: Path) -> int:
     return (pages - free) * page + (changes.stat().st_size if changes.exists() else 0)
 
 
-@lru_cache(65_536)
-def document_digest(text: str) -> bytes:
-    """Return a digest of the id of a document, 4 bytes."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+def document_digest(text: str) -> int:
+    """Return a digest of the id of a document, 4 bytes as a number."""
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def packed(data: bytes) -> bytes:

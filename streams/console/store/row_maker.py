@@ -180,7 +180,8 @@ class RowMaker:
         except struct.error:  # A number of the source is larger than any of Kafka.
             return None
         scores = self._layout[2](*values)
-        documents = b"".join([document_digest(each) for each in evaluation.document_ids])
+        ids = evaluation.document_ids
+        documents = struct.pack(f"<{len(ids)}I", *map(document_digest, ids))
         return StoredRow(event, judged, position, head, self._layout[1], scores, evaluation.event_id, documents)
 
     def _terms(self, *texts: str | None) -> tuple[int, ...]:

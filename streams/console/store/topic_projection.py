@@ -25,14 +25,14 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.exclusive import lock
 from ragweir.streams.runtime.projection import Projection
 from ragweir.streams.runtime.records import Count, Measurements, Record
+from ragweir.streams.services.console.instruments import TOPICS
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FILE = "answers.sqlite"
 """Name of the store in `console.folder`."""
-EVALUATIONS, LABELS, DRAWS, LETTERS = "evaluations", "labels", "labels.draws", "dead-letter"
-TOPICS = (EVALUATIONS, LABELS, DRAWS, LETTERS)
+EVALUATIONS, LABELS, DRAWS, LETTERS = TOPICS
 _CLEAN_SECONDS = 60
 _FROM_START = dict.fromkeys(range(10_000), 0)
 """Every partition from its start: a compacted topic has what holds, however old."""
@@ -62,7 +62,7 @@ class ConsoleProjection(Projection):
         self._times: dict[int, tuple[int, int]] = {}
         """Timestamps of the first and the last evaluation of each partition."""
         self._is_up_to_date = False
-        self._clean_at = 0.0
+        self._clean_at = self._ratio = 0.0
         self._counts: Counter[Count] = Counter()
 
     @property
@@ -115,7 +115,7 @@ class ConsoleProjection(Projection):
 
     @override
     def take(self, record: Record) -> None:
-        if (expected := self._resumed.pop(record.topic_partition, None)) is not None and record.offset < expected:
+        if self._resumed and record.offset < self._resumed.pop(record.topic_partition, 0):
             self._renew(f"{record.topic} is shorter than before")
         self._next[record.topic, self._ids[record.topic], record.partition] = record.offset + 1
         self._is_up_to_date = False
@@ -161,7 +161,8 @@ class ConsoleProjection(Projection):
             self._renew("it is damaged")
         with self._anew_if_damaged():
             if self._own.taken or not (caught_up and self._is_up_to_date):
-                self._own.flush(self._next, 1.0 if caught_up else self._read(now_s))
+                self._ratio = 1.0 if caught_up else self._read(now_s)
+                self._own.flush(self._next, self._ratio)
                 self._next.clear()
                 self._is_up_to_date = caught_up
             oldest_ms = (now_s - self.since_s) * 1000
@@ -203,7 +204,11 @@ class ConsoleProjection(Projection):
         counts["ragweir_console_evaluations_replaced_total",] = self._own.replaced
         counts["ragweir_console_records_total", EVALUATIONS, "rejected"] = self._own.rejected
         self._own.replaced = self._own.rejected = 0
-        return Measurements(counts, {("ragweir_console_store_bytes",): self._own.size()})
+        levels: dict[Count, float | None] = {
+            ("ragweir_console_store_bytes",): float(self._own.size()),
+            ("ragweir_console_read_ratio",): self._ratio,
+        }
+        return Measurements(counts, levels)
 
     @override
     def close(self) -> None:

@@ -1,0 +1,75 @@
+"""The console as a service: one process follows the topics and serves the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+
+from ragweir.errors import PermanentError
+from ragweir.streams.console.store.topic_projection import ConsoleProjection
+from ragweir.streams.services.console import NAME, PACKAGES, PORT
+from ragweir.streams.services.export.service import ProjectionService
+from ragweir.streams.services.slot import run_projection
+from ragweir.streams.settings import Settings
+
+SERVICE = ProjectionService(
+    NAME,
+    help="",  # The command has options of its own.
+    projection=ConsoleProjection,
+    port=PORT,
+    enabled=lambda settings: settings.console.enabled,
+)
+
+
+def check_packages() -> None:
+    """Check that the packages of the extra are installed.
+
+    Raises:
+        PermanentError: if one is missing.
+    """
+    if missing := next((name for name in PACKAGES if find_spec(name) is None), None):
+        raise PermanentError(f"the console needs the package {missing}: pip install 'ragweir[console]'")
+
+
+def check(settings: Settings) -> None:
+    """Check that the console can start with these settings.
+
+    Raises:
+        ConfigurationError: if the settings cannot be used.
+        PermanentError: if a package is missing.
+    """
+    from ragweir.streams.console.safety.authentication import read_token  # noqa: PLC0415 - of an extra
+
+    check_packages()
+    read_token(settings.console)
+
+
+def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callable[[str], None]) -> None:
+    """Follow the topics and serve the pages until `stopped` returns true.
+
+    Args:
+        settings: all settings.
+        slot: the slot's number on this host.
+        stopped: returns true once the slot is to stop.
+        say: shows the address of the pages.
+
+    Raises:
+        PermanentError, ConfigurationError: if a restart would not help.
+        RestartRequired: if a new process has to go on.
+    """
+    from ragweir.streams.console.application import application  # noqa: PLC0415 - of an extra
+    from ragweir.streams.console.from_topics import content_of_topics  # noqa: PLC0415
+    from ragweir.streams.console.pages.routes import page_routes  # noqa: PLC0415
+    from ragweir.streams.console.safety.authentication import login_path, read_token  # noqa: PLC0415
+    from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
+
+    own = settings.console
+    token = read_token(own)
+    with listen(own) as (listening, address), content_of_topics(settings) as content:
+        projection = ConsoleProjection(settings, lambda: content.store.is_damaged)
+        projection.open()  # So that the pages find a store.
+        projection.close()
+        with served(application(page_routes(content), own, token), listening):
+            say(f"The answers of {settings.topics.prefix}evaluations are shown at {address}{login_path(own, token)}")
+            run_projection(replace(SERVICE, projection=lambda _: projection), settings, slot, stopped)
