@@ -13,6 +13,7 @@ from ragweir.errors import PermanentError
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import duration_s
+from ragweir.streams.analysis.console_links import answer_path
 from ragweir.streams.analysis.dead_letters.letters import shown
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules, answer_evidence, evidence_data
 from ragweir.streams.analysis.evidence.support_evidence import text_data
@@ -123,6 +124,8 @@ def explain(
             evidence=with_evidence,
         )
         screen.show(story)
+        if effective.console.public_url and story.evaluation is not None:
+            out.say(f"In the console: {effective.console.public_url}{answer_path(story.event_id)}")
 
 
 def _original(

@@ -16,11 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.streams.analysis.console_links import bad_answers
 from ragweir.streams.analysis.evaluation_source import EvaluationSource
 from ragweir.streams.analysis.slo.alert_rules import rules, written
 from ragweir.streams.analysis.slo.burns import BURNS, duration
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.history_tests import history_tests
+from ragweir.streams.analysis.slo.linked_rules import link_rules, link_tests
 from ragweir.streams.analysis.slo.rehearsal import (
     AlertRehearsal,
     Firing,
@@ -149,14 +151,14 @@ def rehearsal(
     slos = _candidates(effective, slo or ())
     counting = SloCounter(slos, dimensions_of(effective, by), effective.windows, aggregator(effective))
     found = _read(counting, EvaluationSource.named(effective, source), start, end)
-    _report(found)
+    _report(found, effective)
     judged = aggregator(effective).suites
     if json_file:
         write(json_file, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
     if picture:
         write(picture, page(found).encode(errors="replace"))
     if directory:
-        _write(directory, counting, found, judged)
+        _write(directory, counting, found, judged, effective.console.public_url)
 
 
 def _read(counting: SloCounter, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
@@ -193,21 +195,26 @@ def _plain(model: Any) -> Any:
     raise TypeError
 
 
-def _write(directory: Path, counting: SloCounter, found: Rehearsal, judged: Collection[str]) -> None:
+def _write(
+    directory: Path, counting: SloCounter, found: Rehearsal, judged: Collection[str], public_url: str | None
+) -> None:
     made = "Made by `ragweir slo rehearse`"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PermanentError(f"{directory} cannot be made: {error.strerror}") from None
     span = f"{found.start:{_TIME}} to {found.end:{_TIME}} UTC"
+    own = rules(counting.slos, judged=judged)
+    tests = synthetic_tests(counting.slos, "slo.yml", judged=judged)
+    history = history_tests(counting, found, "slo.yml")
+    link_rules(own, counting.slos, public_url)
+    for each in (tests, history):
+        link_tests(each, counting.slos, public_url)
     files = {
-        "slo.yml": (rules(counting.slos, judged=judged), f"{made}, as `ragweir slo rules` makes it."),
-        "slo_tests.yml": (
-            synthetic_tests(counting.slos, "slo.yml", judged=judged),
-            f"{made}, as `ragweir slo rules --tests slo.yml` does.",
-        ),
+        "slo.yml": (own, f"{made}, as `ragweir slo rules` makes it."),
+        "slo_tests.yml": (tests, f"{made}, as `ragweir slo rules --tests slo.yml` does."),
         "slo_history.yml": (
-            history_tests(counting, found, "slo.yml"),
+            history,
             f"{made} of what happened from {span}: each test is the window that an alert looked at.",
         ),
     }
@@ -215,7 +222,7 @@ def _write(directory: Path, counting: SloCounter, found: Rehearsal, judged: Coll
         write(directory / name, written(content, [head]).encode())
 
 
-def _report(found: Rehearsal) -> None:
+def _report(found: Rehearsal, effective: Settings) -> None:
     out.say(
         f"{found.evaluations:,} evaluations of {printable(found.source)}, "
         f"from {found.start:{_TIME}} to {found.end:{_TIME}} UTC."
@@ -239,15 +246,19 @@ def _report(found: Rehearsal) -> None:
             )
     out.print()
     out.print(table)
-    _alerts(found)
+    _alerts(found, effective)
 
 
-def _alerts(found: Rehearsal) -> None:
+def _alerts(found: Rehearsal, effective: Settings) -> None:
     every = [(slo, alert) for slo in found.slos for alert in slo.alerts]
     firings = [(slo.slo, alert, firing) for slo, alert in every for firing in alert.firings]
     firings.sort(key=lambda each: each[2].start)
     for each in firings[:_ROWS]:
         _fired(*each)
+        own, _, firing = each
+        # The console knows the SLOs of the settings.
+        if (url := effective.console.public_url) and own in effective.slo:
+            out.say(f"  In the console: {bad_answers(url, own, firing.start, firing.end)}")
     if len(firings) > _ROWS:
         out.say(f"\nand {len(firings) - _ROWS} more; --json has them all.")
     out.print()

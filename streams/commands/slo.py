@@ -9,6 +9,7 @@ import typer
 from ragweir.errors import ConfigurationError
 from ragweir.streams.analysis.slo.alert_rules import rules as rules_of
 from ragweir.streams.analysis.slo.alert_rules import written
+from ragweir.streams.analysis.slo.linked_rules import link_rules, link_tests
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.app import app, settings
 from ragweir.streams.commands.rehearse import rehearsal
@@ -45,7 +46,8 @@ def rules(
     """Write the Prometheus rules of the SLOs: a page when an error budget burns fast, a ticket when it burns slowly.
 
     `ragweir slo rules > rules/slo.yml` writes the rules, and `ragweir slo rules --tests ../rules/slo.yml >
-    tests/slo.yml` the tests that `promtool test rules tests/slo.yml` runs.
+    tests/slo.yml` the tests that `promtool test rules tests/slo.yml` runs. With `console.public_url` each alert
+    has a link to its bad answers in the console, worst first, as the annotation `console_url`.
     """
     effective = settings()
     if not effective.slo:
@@ -58,6 +60,8 @@ def rules(
     judged = aggregator(effective).suites
     if tests is None:
         content = rules_of(effective.slo, scale, judged)
+        link_rules(content, effective.slo, effective.console.public_url, scale)
     else:
         content = synthetic_tests(effective.slo, tests, scale, judged)
+        link_tests(content, effective.slo, effective.console.public_url, scale)
     typer.echo(written(content, [made, *scaled]), nl=False)

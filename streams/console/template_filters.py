@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from urllib.parse import quote
 
 from markupsafe import Markup
 
+from ragweir.streams.analysis.console_links import answer_path, segment
 from ragweir.streams.runtime.text.escapes import escaped
 
 _ESCAPE = Markup('<span class="escape">{}</span>')
@@ -71,29 +71,6 @@ def duration(ms: float) -> str:
     ('12 ms', '12.3 s')
     """
     return f"{ms / 1_000:,.1f} s" if abs(ms) >= 10_000 else f"{ms:,.0f} ms"
-
-
-def segment(text: str) -> str:
-    """Return a text as one part of a path.
-
-    >>> segment("a/b c")
-    'a%2Fb%20c'
-    """
-    return quote(text, safe="", errors="surrogatepass")
-
-
-def answer_path(event_id: str, query: str = "") -> str:
-    """Return the path of an answer's page, with the query string of the list that it is seen in.
-
-    Browsers leave out a part of a path that is a dot or two, so that such an id is a parameter.
-
-    >>> answer_path("a/b?c"), answer_path("..", "sort=time")
-    ('/answers/a%2Fb%3Fc', '/answers/?event=..&sort=time')
-    """
-    own = segment(event_id)
-    if event_id in (".", ".."):
-        return f"/answers/?event={own}" + (f"&{query}" if query else "")
-    return f"/answers/{own}" + (f"?{query}" if query else "")
 
 
 FILTERS: Mapping[str, Callable[..., object]] = MappingProxyType(

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from ragweir.errors import ConfigurationError
 from ragweir.streams.analysis.slo import alert_rules as slo_rules
 from ragweir.streams.analysis.slo import burns
+from ragweir.streams.analysis.slo.linked_rules import link_rules, link_tests
 from ragweir.streams.analysis.slo.shipped import commands_of, rows
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.slo import app
@@ -173,6 +174,21 @@ def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -
     assert check.returncode == 0, check.stderr
     done = promtool(tools, "test", "rules", tmp_path / "tests.yml")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_links_of_alerts_to_the_console_are_those_that_prometheus_makes(tools: Programs, tmp_path: Path) -> None:
+    """The times in them are those of the evaluation and of the start of the long window."""
+    slos, url = SLOS[:1], "https://ragweir.example.org"
+    rules, tests = slo_rules.rules(slos), synthetic_tests(slos, "slo.yml")
+    link_rules(rules, slos, url)
+    link_tests(tests, slos, url)
+    (tmp_path / "slo.yml").write_text(slo_rules.written(rules))
+    (tmp_path / "tests.yml").write_text(slo_rules.written(tests))
+    assert f"{url}/answers?slo={slos[0].name}&" in (tmp_path / "tests.yml").read_text()
+    done = promtool(tools, "test", "rules", tmp_path / "tests.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "tests.yml").write_text(slo_rules.written(synthetic_tests(slos, "slo.yml")))
+    assert promtool(tools, "test", "rules", tmp_path / "tests.yml").returncode != 0
 
 
 @pytest.mark.heavy

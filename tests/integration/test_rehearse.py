@@ -480,6 +480,23 @@ HOSTILE = [
 ]
 
 
+def test_alerts_of_the_settings_have_links_to_the_console(tmp_path: Path) -> None:
+    """Those of candidates have none, as the console does not know them; each leads to the time of its firing."""
+    events = write(tmp_path / "e.jsonl", lines([(400, 0.01), (60, 0.95), (60, 0.01)], rate=10))
+    (tmp_path / "own.toml").write_text(
+        '[console]\npublic_url = "https://ragweir.example.org"\n'
+        '[[slo]]\nname = "relevant"\nmetric = "context_support"\nat_least = 0.5\nobjective = 0.95\n'
+    )
+    own = ("--config", tmp_path / "own.toml", "slo", "rehearse", events)
+    done = ragweir(*own, "--write", tmp_path / "rules").stdout.decode()
+    fired = re.findall(r"(?:page|ticket) for relevant: ([\d-]+) ([\d:]+)", done)
+    path = r"https://ragweir\.example\.org/answers\?slo=relevant&sort=context_support&order=asc&from=([\d-]+)T([\d:]+):\d\dZ"
+    assert fired
+    assert re.findall(f"In the console: {path}&to=", done) == fired
+    assert "console_url" in (tmp_path / "rules" / "slo.yml").read_text()
+    assert "In the console" not in ragweir(*own, "--slo", "other: context_support >= 0.5 for 95%").stdout.decode()
+
+
 def test_hostile_labels_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As ids, tenants, and values that SLOs are about: the picture has no other elements, the terminal no control."""
 

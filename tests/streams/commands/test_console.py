@@ -67,3 +67,10 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "ragweir: the console needs the package uvicorn: pip install 'ragweir[console]'\n"
+
+
+def test_explain_has_the_link_to_the_page_of_its_event(tmp_path: Path) -> None:
+    file = scored(tmp_path, 1)
+    done = ragweir("explain", "0", "--file", file, RAGWEIR_CONSOLE__PUBLIC_URL="https://ragweir.example.org")
+    assert done.stdout.endswith(b"In the console: https://ragweir.example.org/answers/0\n")
+    assert b"In the console" not in ragweir("explain", "0", "--file", file).stdout
