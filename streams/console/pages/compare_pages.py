@@ -20,8 +20,9 @@ from ragweir.streams.console.rendering import render
 
 _MAX_BYTES = 16 * 1024 * 1024
 _MOST_FILES = 200
-_MOST_CHANGES = 200
-_MOST_EVENTS = 10
+_MOST_SLICES = 100
+_METRICS, _EVENTS = 5, 5
+"""Metrics whose most changed events are shown, and events of each."""
 _SUFFIX = ".json"
 _READER = TypeAdapter(Comparison)
 
@@ -51,16 +52,19 @@ def compare_routes(content: ConsoleContent) -> list[BaseRoute]:
             found = _READER.validate_json(stored.file.read_bytes())
         except (OSError, ValidationError):
             raise HTTPException(422, "This file is no comparison that ragweir compare --json wrote.") from None
-        changes = found.changes
+        whole = [each for each in found.changes if each.dimension is None and each.difference.pairs]
+        significant = [each for each in whole if each.significant]
+        by_name = {each.metric: each for each in found.metrics}
         return render(
             request,
             "comparison.html",
             name=stored.name,
             written=stored.written,
             found=found,
-            whole=[each for each in changes if each.dimension is None and each.difference.pairs][:_MOST_CHANGES],
-            sliced=[each for each in changes if each.dimension is not None and each.significant][:_MOST_CHANGES],
-            events={each.metric: each.events[:_MOST_EVENTS] for each in found.metrics if each.whole.significant},
+            moved=[each for each in whole if each.difference.rose or each.difference.fell],
+            still=[each for each in whole if not (each.difference.rose or each.difference.fell)],
+            sliced=[each for each in found.changes if each.dimension is not None and each.significant][:_MOST_SLICES],
+            events=[(each.metric, by_name[each.metric].events[:_EVENTS]) for each in significant[:_METRICS]],
         )
 
     return [Route("/compare", comparisons), Route("/compare/{name}", comparison)]
