@@ -41,6 +41,7 @@ from ragweir.streams.runtime.kafka.configurations import configurations
 from ragweir.streams.runtime.registry.output import written_topics
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.anchor_runs import AnchorSet
 from ragweir.streams.services.judge.days import day_of
 from ragweir.streams.services.kafka_services import SERVICES
 from ragweir.streams.services.planner.control import NAME
@@ -108,7 +109,8 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     )
     service, prefix = SERVICES[name], settings.topics.prefix
     # A judge agent would start a thread.
-    judging = replace(config(), otlp=otlp_results(settings, catalogue(settings)))
+    anchors = AnchorSet((), "grade", 0.5, higher_is_better=True, suite="grading", suite_version="1", model="m")
+    judging = replace(config(), otlp=otlp_results(settings, catalogue(settings)), anchors=anchors)
     agent = JudgeAgent(judging, ScriptedPool()) if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
     changelogs = () if agent.changelog is None else (agent.changelog,)
