@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
@@ -13,15 +14,26 @@ import orjson
 import typer
 from rich.text import Text
 
-from ragweir.errors import DemoError, LocalServerError
+from ragweir.errors import DemoError, LocalServerError, PermanentError
 from ragweir.streams.analysis.slo.burns import FAST, duration
 from ragweir.streams.commands.app import FAILURE, STOPPED, app, err, out, shared_flags
-from ragweir.streams.commands.screens.demo import RISK, Results, screen, show_columns, show_worst, summarise
+from ragweir.streams.commands.progress import Bars
+from ragweir.streams.commands.screens.demo import (
+    RISK,
+    Results,
+    head_of_agreement,
+    screen,
+    show_agreement,
+    show_columns,
+    show_worst,
+    summarise,
+)
 from ragweir.streams.commands.stopping import interrupt_on_signals
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, Monitoring, monitoring
 from ragweir.streams.playground.demo.glossary import ALERT, explain
 from ragweir.streams.playground.demo.kept import FOLDER, kept
 from ragweir.streams.playground.demo.picture import Moment
+from ragweir.streams.playground.demo.rater import labelled
 from ragweir.streams.playground.demo.sample_traffic import Encode, as_event, as_trace, results, sample_publisher
 from ragweir.streams.playground.demo.samples import (
     DROPPED_SHARE,
@@ -107,7 +119,8 @@ def demo(
     No configuration is needed, and none is read. Kafka is that of `ragweir kafka`. The judge is simulated, by word
     overlap, and its scores are marked so. With --traces a simulated exporter writes OpenTelemetry traces to the topic
     otlp_spans, and `assemble` makes interactions of them. Prometheus and Alertmanager are found on the PATH or fetched
-    from Debian's packages; without them the alert is left out. All that was started is stopped at the end and on
+    from Debian's packages; without them the alert is left out. A simulated rater labels some answers at the end, and
+    the screen shows how far the score agrees with it. All that was started is stopped at the end and on
     Ctrl-C. The traffic, its evaluations and a picture of the incident are left in --folder.
     """
     if write_samples is not None:
@@ -163,7 +176,7 @@ def _run(
                 " and a few unreadable records\n"
             )
             show_columns(out, found)
-            unreadable = UNREADABLE_TRACES if traces else UNREADABLE
+            unreadable, began = UNREADABLE_TRACES if traces else UNREADABLE, machine.now()
             traffic = sample_publisher(publisher, events, seconds, encode, unreadable)
             with screen(out, found) as show:
                 for result in results(settings, traffic, check):
@@ -181,6 +194,7 @@ def _run(
                     drill = _alert(settings, publisher, monitor, check, encode)
                     step, moments = drill.step, drill.moments
                     pages = {"Prometheus": f"{monitor.prometheus.url}/graph", "Alertmanager": monitor.alertmanager.url}
+                _agreement(settings, began)
                 _say_what_is_left(files.finish(settings, RISK, moments))
                 out.print(_NEXT, markup=True)
                 if keep:
@@ -223,6 +237,15 @@ def _alert(
     drill = AlertDrill(settings, publisher, monitor, check, out, encode)
     drill.run()
     return drill
+
+
+def _agreement(settings: Settings, began: datetime) -> None:
+    """Let a simulated rater label answers of the traffic, and print how far the score agrees."""
+    head_of_agreement(out)
+    try:
+        show_agreement(out, labelled(settings, began, Bars().shown))
+    except PermanentError as error:  # There may be no answer with a score.
+        out.say(f"Left out: {error}")
 
 
 def _say_what_is_left(files: Mapping[Path, str]) -> None:

@@ -19,7 +19,7 @@ from statistics import fmean
 
 import pytest
 from commands import ROOT
-from conftest import SharedBroker
+from conftest import SharedBroker, values
 from poison import PARTS
 
 from ragweir.errors import DemoError
@@ -36,6 +36,7 @@ from ragweir.streams.commands import demo as command
 from ragweir.streams.commands.screens.demo import COLUMNS, RISK, Results, screen, show_columns, summarise
 from ragweir.streams.playground.demo import services as service
 from ragweir.streams.playground.demo.glossary import ALERT, JUDGE
+from ragweir.streams.playground.demo.rater import ANSWERS
 from ragweir.streams.playground.demo.sample_traffic import Pending, Result
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
 from ragweir.streams.playground.demo.services import demo_settings, environment, services
@@ -549,6 +550,9 @@ def test_traces_are_evaluated_as_published_interactions_are(
         assert re.search(rf"^ +1 {reason}", output, re.MULTILINE), reason
     assert re.search(r"Assembled from traces: \d+ spans of .*, 42 traces closed, 41 interactions, 0 late", flat)
     assert re.search(r"The worst answer \(as `ragweir explain [0-9a-f]{20}", flat)
+    assert "Does the score agree with people? (labels of a simulated rater" in flat
+    assert re.search(r"rate of bad answers, by people +0\.\d{3} ", output)
+    assert len(values(kafka.bootstrap, f"{prefix}labels")) == ANSWERS
 
 
 @pytest.mark.heavy

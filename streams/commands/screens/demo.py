@@ -21,10 +21,13 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules, answer_evidence
 from ragweir.streams.analysis.explain import TopicSearch
+from ragweir.streams.analysis.labels.report import LabelReport
 from ragweir.streams.analysis.originals import in_kafka
+from ragweir.streams.commands.screens.agreement_table import agreement_tables
 from ragweir.streams.commands.screens.evaluation_summary import EvaluationSummary, decimal, estimated, judge_outcome
 from ragweir.streams.commands.screens.texts import TextScreen
 from ragweir.streams.playground.demo.glossary import JUDGE, explain
+from ragweir.streams.playground.demo.rater import ANSWERS, ERRS_OF
 from ragweir.streams.playground.demo.sample_traffic import Result
 from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.services.shared.routing_rows import FLOOR
@@ -259,6 +262,23 @@ def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None
     original = in_kafka(settings, story.evaluation, story.source)
     TextScreen(terminal).show(answer_evidence(story.evaluation, original, EvidenceRules.of(settings)))
     terminal.print("`ragweir explain` alone shows its scores, how it was selected, the judge's words and its windows.")
+
+
+def head_of_agreement(terminal: Terminal) -> None:
+    """Print the heading of the agreement with the rater."""
+    _head(terminal, "Does the score agree with people?", "labels of a simulated rater, as `ragweir labels report`")
+
+
+def show_agreement(terminal: Terminal, report: LabelReport) -> None:
+    """Print how far the score agrees with the rater."""
+    terminal.print(
+        f"A simulated rater, who knows which samples are made worse and errs on one in {ERRS_OF}, has labelled"
+        f" {ANSWERS} answers, which `ragweir labels draw` chose. The numbers speak of all answers of this traffic."
+    )
+    for table in agreement_tables(report):
+        terminal.print(table)
+    for note in report.notes:
+        terminal.say(note)
 
 
 def _head(terminal: Terminal, text: str, note: str) -> None:
