@@ -71,7 +71,7 @@ def console(
 
     Without files the answers are those of the live topics: a worker process follows them and keeps their numbers in
     `console.folder`, as in `ragweir up` with `console.enabled`. Evaluations and texts are read in Kafka when a page
-    shows them. Its telemetry port is telemetry.port + 800.
+    shows them. Its telemetry port is telemetry.port + 1100.
 
     On /review people label the answers of a queue, one after the other, without seeing scores, as `ragweir labels rate`
     asks in a terminal. The queue may be drawn while the console runs.

@@ -3,5 +3,5 @@
 NAME = "console"
 PACKAGES = ("jinja2", "starlette", "uvicorn")
 """The packages of the extra that the pages need."""
-PORT = 800
+PORT = 1_100
 """Added to `telemetry.port` and the slot."""
