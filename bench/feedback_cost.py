@@ -16,9 +16,9 @@ from rich.table import Table
 from bench.people_cost import evaluations
 from ragweir.streams.runtime.agent import Agent, Assignment
 from ragweir.streams.runtime.records import Emission, Record
-from ragweir.streams.services.match.agent import AnswerSource, MatchAgent, MatchConfig
-from ragweir.streams.services.match.target_reader import AnswerProjection
-from ragweir.streams.services.match.target_store import TargetStore
+from ragweir.streams.services.match.agent import MatchAgent, MatchConfig, TargetSource
+from ragweir.streams.services.match.target_reader import TargetProjection
+from ragweir.streams.services.match.target_store import EvaluatedAnswer, TargetStore
 from ragweir.streams.services.tally.agent import TallyAgent
 from ragweir.streams.settings import Settings
 
@@ -27,6 +27,9 @@ _PER_COMMIT = 5_000
 _MEASURED = 20_000
 _FEEDBACK = 5_000
 _BATCH = 500
+_ROUNDS = 7
+"""Rounds of the services, of which the fastest counts."""
+_HORIZON_S = 90 * 86_400
 _BEGAN_MS = 1_800_000_000_000
 _ID = "0" * 32
 
@@ -47,11 +50,21 @@ def _cpu(work: Callable[[], object], events: int) -> float:
     return (process_time() - began) / events * 1e6
 
 
-def _read(projection: AnswerProjection, records: list[Record]) -> None:
+def _read(projection: TargetProjection, records: list[Record]) -> None:
     for first in range(0, len(records), _PER_COMMIT):
         for record in records[first : first + _PER_COMMIT]:
             projection.take(record)
         projection.flush(records[first].offset * 10.0, caught_up=True)
+
+
+def _fill(store: TargetStore, first: int, end: int) -> None:
+    """Add answers as they come of the records, without reading these."""
+    for number in range(first, end):
+        identity, at_ms = f"{number * 2_654_435_761:032x}", _BEGAN_MS + number * 1_000
+        store.add(
+            EvaluatedAnswer(identity, at_ms * 1_000, ("bot", "m", "v1")), f"t{identity}", "b7ad6b7169203331", at_ms
+        )
+    store.commit({}, caught_up=True)
 
 
 def _feedback(first: int, target: Callable[[int], dict[str, str]], answers: int) -> list[Record]:
@@ -101,27 +114,37 @@ def _unknown(number: int) -> dict[str, str]:
     return {"event_id": f"unknown {number}"}
 
 
-def _costs(projection: AnswerProjection, store: TargetStore, answers: int) -> list[float]:
+def _costs(projection: TargetProjection, store: TargetStore, answers: int) -> list[float]:
     """Return the costs in microseconds with so many answers in the store."""
     records = list(_records(answers, _MEASURED))
-    reading = _cpu(partial(_read, projection, records), _MEASURED)
+    parts = [records[first : first + _PER_COMMIT] for first in range(0, _MEASURED, _PER_COMMIT)]
+    reading = min(_cpu(partial(_read, projection, part), len(part)) for part in parts)
     config = MatchConfig("secret", 7 * 86_400, tuple(Settings().windows.dimensions), 1024 * 1024)
-    costs: list[float] = []
+    matching: list[float] = []
     keyed: list[Emission] = []
     for place, target in enumerate((_event, _trace, _unknown)):
-        match = MatchAgent(config, store, AnswerSource())
-        match.on_assigned(Assignment(("rag.feedback", 0), None, 0))
         given = _feedback(place * _FEEDBACK, target, answers)
-        written: list[Emission] = []
-        costs.append(_cpu(lambda: written.extend(_handle(match, given)), _FEEDBACK))  # noqa: B023 - called at once
-        keyed += [each for each in written if each.topic == "feedback.keyed"]
-        match.on_revoked([("rag.feedback", 0)])
-    tally = TallyAgent(7 * 86_400)
-    tally.on_assigned(Assignment(("rag.feedback.keyed", 0), None, 0))
+        rounds = [_matched(MatchAgent(config, store, TargetSource()), given) for _ in range(_ROUNDS)]
+        matching.append(min(cost for cost, _ in rounds))
+        keyed += [each for each in rounds[0][1] if each.topic == "feedback.keyed"]
     found = [
         Record("rag.feedback.keyed", 0, offset, each.key, each.value, _BEGAN_MS) for offset, each in enumerate(keyed)
     ]
-    return [reading, *costs, _cpu(partial(_handle, tally, found), len(found))]
+    return [reading, *matching, min(_tallied(found) for _ in range(_ROUNDS))]
+
+
+def _matched(match: MatchAgent, given: list[Record]) -> tuple[float, list[Emission]]:
+    match.on_assigned(Assignment(("rag.feedback", 0), None, 0))
+    written: list[Emission] = []
+    cost = _cpu(lambda: written.extend(_handle(match, given)), len(given))
+    match.on_revoked([("rag.feedback", 0)])
+    return cost, written
+
+
+def _tallied(found: list[Record]) -> float:
+    tally = TallyAgent(7 * 86_400)
+    tally.on_assigned(Assignment(("rag.feedback.keyed", 0), None, 0))
+    return _cpu(partial(_handle, tally, found), len(found))
 
 
 def table(millions: int = 3) -> Table:
@@ -134,14 +157,13 @@ def table(millions: int = 3) -> Table:
     result = Table(*columns, title="Feedback without Kafka: CPU µs per record", title_justify="left")
     with TemporaryDirectory() as folder:
         settings, path = Settings(), Path(folder) / "answers.sqlite"
-        store = TargetStore(30 * 86_400, tuple(settings.windows.dimensions))
-        projection = AnswerProjection(settings, store, path)
+        store = TargetStore(_HORIZON_S, tuple(settings.windows.dimensions))
+        projection = TargetProjection(settings, store, path)
         projection.open()
         projection.resume("rag.evaluations", "a")
         held = 0
         for answers in (10_000, *(each * 1_000_000 for each in range(1, millions + 1))):
-            for first in range(held, answers, 100_000):
-                _read(projection, list(_records(first, min(100_000, answers - first))))
+            _fill(store, held, answers)
             costs = _costs(projection, store, answers)
             held = answers + _MEASURED
             size = sum(each.stat().st_size for each in Path(folder).iterdir())

@@ -62,7 +62,7 @@ class MatchConfig:
     """The most feedback that a worker has wait for its answer."""
 
 
-class AnswerSource(Preparation):
+class TargetSource(Preparation):
     """Fills the store of answers. The default adds none."""
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class MatchAgent(Agent):
 
     outputs = _KEYED, _WAITING, _UNMATCHED
 
-    def __init__(self, config: MatchConfig, store: TargetStore, source: AnswerSource) -> None:
+    def __init__(self, config: MatchConfig, store: TargetStore, source: TargetSource) -> None:
         self._config, self._store, self._source = config, store, source
         self._waiting = WaitingList(store)
         self._topic_ids: dict[int, str] = {}
@@ -125,10 +125,9 @@ class MatchAgent(Agent):
             except Rejected as rejected:
                 self._reject(record, rejected.error_class, rejected.message, outcome)
                 continue
-            key = waiting_key(self._topic_ids.get(record.partition, ""), record.partition, record.offset)
             answer = self._find(feedback)
             if answer is None:
-                value = encode(feedback)
+                key, value = self._key(record), encode(feedback)
                 self._waiting.add(Waiting.of(record.partition, key, value, feedback))
                 headers = self._headers("waiting_feedback", feedback)
                 outcome.emissions.append(Emission(_WAITING, key, value, headers, record.partition))
@@ -176,9 +175,10 @@ class MatchAgent(Agent):
             return None
 
     def _match(self, feedback: WaitingFeedback, answer: EvaluatedAnswer, outcome: Outcome) -> None:
+        given = feedback.__dict__
         keyed = KeyedFeedback.trusted(
             {
-                **{name: getattr(feedback, name) for name in _RECEIVED},
+                **{name: given[name] for name in _RECEIVED},
                 "event_id": answer.event_id,
                 "event_time": _EPOCH + timedelta(microseconds=answer.time_us),
                 "dimensions": dict(zip(self._config.dimensions, answer.labels, strict=True)),
@@ -189,7 +189,6 @@ class MatchAgent(Agent):
         self._count(feedback.name, "matched", outcome)
 
     def _reject(self, record: Record, error_class: ErrorClass, message: str, outcome: Outcome) -> None:
-        key = waiting_key(self._topic_ids.get(record.partition, ""), record.partition, record.offset)
         unmatched = UnmatchedFeedback(
             error_class=error_class,
             message=message,
@@ -197,7 +196,10 @@ class MatchAgent(Agent):
             received=received_time(record.timestamp_ms),
             length=len(record.value or b""),
         )
-        self._emit_unmatched(key, unmatched, "", outcome)
+        self._emit_unmatched(self._key(record), unmatched, "", outcome)
+
+    def _key(self, record: Record) -> bytes:
+        return waiting_key(self._topic_ids.get(record.partition, ""), record.partition, record.offset)
 
     def _settle(self, waiting: Waiting, outcome: Outcome, reason: tuple[UnmatchedClass, str] | None = None) -> None:
         """Match feedback that waits, or give it up for a reason; without either it waits on."""

@@ -21,7 +21,7 @@ from ragweir.streams.runtime.records import Record
 from ragweir.streams.runtime.serving.health import Health
 from ragweir.streams.runtime.serving.instruments import PROCESS
 from ragweir.streams.runtime.serving.telemetry import Telemetry
-from ragweir.streams.services.match.agent import AnswerSource
+from ragweir.streams.services.match.agent import TargetSource
 from ragweir.streams.services.match.target_store import EvaluatedAnswer, TargetStore
 from ragweir.streams.services.shared.dimensions import Dimensions
 from ragweir.streams.settings import Settings
@@ -34,7 +34,7 @@ _COMMIT_S = 1.0
 _PAUSE_S = 1.0
 
 
-class AnswerProjection(Projection):
+class TargetProjection(Projection):
     """Adds the evaluations of the last horizon to a store.
 
     Args:
@@ -90,7 +90,7 @@ class AnswerProjection(Projection):
         self._store.close()
 
 
-class TargetReader(AnswerSource):
+class TargetReader(TargetSource):
     """Runs the projection in a thread, again after each error.
 
     Args:
@@ -122,7 +122,7 @@ class TargetReader(AnswerSource):
         failed = ""
         while not self._closed.is_set():
             try:
-                self._read(AnswerProjection(self._settings, self._store, path))
+                self._read(TargetProjection(self._settings, self._store, path))
             except Exception as error:  # As a new process would go on; feedback waits meanwhile.
                 if str(error) != failed:
                     log.warning("evaluations are not read; trying again", reason=str(error), error=type(error).__name__)

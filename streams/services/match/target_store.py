@@ -24,7 +24,8 @@ from ragweir.schemas.feedback import FeedbackTarget
 
 _VERSION = 1
 _SEGMENT_ROWS = 1_000_000
-_SEGMENT_MS = 24 * 3_600_000
+_SEGMENTS = 4
+"""The least number of segments of a horizon, so that answers are kept for a quarter longer at most."""
 _BUFFERED = 1_000
 """Answers that are inserted at once."""
 _MOST_SELECTS = 100
@@ -42,8 +43,8 @@ _COUNT = "SELECT count(*) FROM answers_{0}"
 _INSERT = "INSERT OR IGNORE INTO answers_{0} VALUES (?, ?, ?, ?, ?, ?)"
 _INSERT_LABELS = "INSERT OR IGNORE INTO labels_{0} (labels) VALUES (?)"
 _FIND_LABELS = "SELECT id FROM labels_{0} WHERE labels = ?"
-_FIND = """SELECT event_id, time_us, span, labels_{0}.labels FROM answers_{0} JOIN labels_{0}
-    ON labels_{0}.id = answers_{0}.labels WHERE {1} = ?1"""
+_LABELS = "SELECT labels FROM labels_{0} WHERE id = ?"
+_FIND = "SELECT {0}, event_id, time_us, span, labels FROM answers_{0} WHERE {1} = ?1"
 
 
 class EvaluatedAnswer(NamedTuple):
@@ -221,7 +222,11 @@ class TargetStore:
         span = hash_of(span_id.lower()) if span_id else None
         with self._guarded():
             self._read_ms = max(self._read_ms, written_ms)
-            if self._segment_rows >= _SEGMENT_ROWS or written_ms - self._first_ms > _SEGMENT_MS or not self._segment:
+            if (
+                self._segment_rows >= _SEGMENT_ROWS
+                or written_ms - self._first_ms > self._horizon_ms // _SEGMENTS
+                or not self._segment
+            ):
                 self._insert()
                 self._new_segment(written_ms)
             self._last_ms = max(self._last_ms, written_ms)
@@ -302,21 +307,32 @@ class TargetStore:
     def find(self, target: FeedbackTarget) -> EvaluatedAnswer | None:
         """Return the answer of feedback: the event, else that of the named span, else the last one of the trace.
 
+        Of a trace whose answers were written days apart, those of the newest segment count.
+
         An answer that is added later is seen if the target is watched for before this call.
         """
         column = "trace" if target.event_id is None else "event"
         span = hash_of(target.span_id.lower()) if target.span_id else None
-        found: list[tuple[bool, EvaluatedAnswer]] = []
+        best: tuple[bool, int, str] | None = None
+        place = 0, 0
+        """The segment of the best answer, and the number of its label set."""
         with self._guarded():
             self._insert()
-            for statement in self._statements[column]:
-                for event_id, time_us, of_span, labels in self._db.execute(statement, (target_hash(target),)):
-                    if target.event_id in (None, event_id):
-                        answer = EvaluatedAnswer(event_id, time_us, tuple(orjson.loads(labels)))
-                        found.append((span is not None and of_span == span, answer))
-                if found:
-                    break
-        return max(found, key=lambda each: (each[0], each[1].time_us, each[1].event_id), default=(False, None))[1]
+            for segment, event_id, time_us, of_span, labels in self._rows_of(column, target_hash(target)):
+                if best is not None and segment != place[0]:
+                    break  # Those of older segments are older.
+                rank = span is not None and of_span == span, time_us, event_id
+                if target.event_id in (None, event_id) and (best is None or rank > best):
+                    best, place = rank, (segment, labels)
+            if best is None:
+                return None
+            (found,) = self._db.execute(_LABELS.format(place[0]), (place[1],)).fetchone()
+        return EvaluatedAnswer(best[2], best[1], tuple(orjson.loads(found)))
+
+    def _rows_of(self, column: str, value: int) -> Iterator[tuple[int, str, int, int | None, int]]:
+        """Yield the answers with a hash, with their segments, the newest segment first."""
+        for statement in self._statements[column]:
+            yield from self._db.execute(statement, (value,))
 
     def watch(self, hashes: AbstractSet[int]) -> None:
         """Have answers with these hashes seen; see `target_hash`."""

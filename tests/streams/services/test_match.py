@@ -10,7 +10,7 @@ import pytest
 from ragweir.schemas.feedback import KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.streams.runtime.agent import Assignment, StoredChangelog
 from ragweir.streams.runtime.records import Emission, Outcome, Record
-from ragweir.streams.services.match.agent import AnswerSource, MatchAgent, MatchConfig
+from ragweir.streams.services.match.agent import MatchAgent, MatchConfig, TargetSource
 from ragweir.streams.services.match.target_store import EvaluatedAnswer, TargetStore
 from ragweir.streams.services.shared.raters import hashed_rater
 
@@ -35,7 +35,7 @@ class Match:
 
     def start(self) -> None:
         """Start the agent as after a crash: with what was committed."""
-        self.agent = MatchAgent(self.config, self.store, AnswerSource())
+        self.agent = MatchAgent(self.config, self.store, TargetSource())
         changelog = StoredChangelog(self.waiting)
         self.agent.on_assigned(Assignment((FEEDBACK, 0), None, 0, changelog, topic_id=TOPIC_ID))
 
