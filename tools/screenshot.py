@@ -4,6 +4,7 @@
     .venv/bin/python -m tools.screenshot compare       # the report of the demo's samples with fewer contexts
     .venv/bin/python -m tools.screenshot rehearse      # the timeline of a rehearsal; it needs no browser
     .venv/bin/python -m tools.screenshot incident      # the picture that the demo leaves; likewise
+    .venv/bin/python -m tools.screenshot console-answer    # a page of the console; so are the others of its names
 
 Chromium is no part of the project (Debian: apt-get install chromium).
 """
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ import orjson
 
 from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.runtime.processes.child_python import python_command
+from tools.console_pictures import TAKES
 
 DOCS = Path(__file__).parents[1] / "docs"
 RAGWEIR = tuple(python_command("-u", "-m", "ragweir.streams.commands"))
@@ -139,7 +142,13 @@ def _drilled(number: int) -> dict[str, Any]:
     return drill(number, _FIRST + timedelta(hours=number / _ANSWERS_PER_HOUR), dropped=dropped)
 
 
-PICTURES = {"prometheus.png": prometheus, "compare.png": compare, "rehearse.svg": rehearse, "incident.svg": incident}
+PICTURES: Mapping[str, Callable[[Path], None]] = {
+    "prometheus.png": prometheus,
+    "compare.png": compare,
+    "rehearse.svg": rehearse,
+    "incident.svg": incident,
+    **TAKES,
+}
 
 
 def main() -> None:

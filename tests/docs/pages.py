@@ -146,7 +146,7 @@ def _trimmed(lines: list[str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-_SERVICES: Final = frozenset({"up", "evaluate", "judge", "aggregate", "export", "kafka", "simulate-judge"})
+_SERVICES: Final = frozenset({"up", "evaluate", "judge", "aggregate", "export", "kafka", "simulate-judge", "console"})
 _READERS: Final = frozenset(
     {"explain", "dead-letter list", "dead-letter show", "topics show", "doctor", "tap", "runs list", "runs show"}
     | {"compare", "slo rehearse"}

@@ -82,6 +82,7 @@ class Reader:
         activate.touch()
         # COLUMNS is what fits on a page.
         self._variables = environment(COLUMNS="100", RAGWEIR_TELEMETRY__PORT=str(self.base_port))
+        self._variables["RAGWEIR_CONSOLE__PORT"] = str(self.base_port + _PORTS[8600])
         site, programs = (str(self.folder.parent / f"{self.folder.name}-{part}") for part in ("site", "bin"))
         self._variables |= _PIP | {"PIP_TARGET": site, "PYTHONPATH": os.pathsep.join([site, str(ROOT)])}
         self._variables["PATH"] = os.pathsep.join([programs, str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -285,8 +286,8 @@ class Reader:
 
 
 # Ports that pages name, and their places in a range that is free here: telemetry of evaluate, aggregate, export, judge,
-# and the supervisor, the simulated judge, Prometheus and Alertmanager.
-_PORTS: Final = {9464: 0, 9564: 100, 9664: 200, 9764: 300, 9864: 400, 9554: 90, 8089: 50, 9090: 51, 9093: 52}
+# and the supervisor, the simulated judge, Prometheus, Alertmanager and the console.
+_PORTS: Final = {9464: 0, 9564: 100, 9664: 200, 9764: 300, 9864: 400, 9554: 90, 8089: 50, 9090: 51, 9093: 52, 8600: 53}
 
 
 @contextmanager
