@@ -273,7 +273,7 @@ def show_agreement(terminal: Terminal, report: LabelReport) -> None:
     """Print how far the score agrees with the rater."""
     terminal.print(
         f"A simulated rater, who knows which samples are made worse and errs on one in {ERRS_OF}, has labelled"
-        f" {ANSWERS} answers, which `ragweir labels draw` chose. The numbers speak of all answers of this traffic."
+        f" up to {ANSWERS} answers, which `ragweir labels draw` chose. The numbers speak of all answers."
     )
     for table in agreement_tables(report):
         terminal.print(table)
