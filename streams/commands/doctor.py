@@ -9,7 +9,18 @@ from confluent_kafka import KafkaException
 from rich.text import Text
 
 from ragweir.schemas.registry.schema import FORMATS
-from ragweir.streams.analysis.checks import console, events, judge, kafka, local, people, registry, rows, traces
+from ragweir.streams.analysis.checks import (
+    console,
+    events,
+    judge,
+    kafka,
+    local,
+    people,
+    registry,
+    rows,
+    traces,
+    user_feedback,
+)
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckSkipped, CheckWarning
 from ragweir.streams.commands.app import FAILURE, app, out, settings
 from ragweir.streams.runtime.text.masking import masked
@@ -31,6 +42,7 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     judge.spending,
     rows.rows,
     people.people,
+    user_feedback.feedback,
     console.console,
     kafka.clock,
     events.times,

@@ -16,13 +16,16 @@ from services import Services, eventually, quick
 
 from ragweir.schemas.feedback import JoinedFeedback, UnmatchedFeedback
 from ragweir.schemas.window import Window
+from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
+from ragweir.streams.analysis.checks.user_feedback import feedback, summary
+from ragweir.streams.runtime.kafka.reader import topics
 from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.services.shared.raters import hashed_rater
-from ragweir.streams.settings import Settings, load
+from ragweir.streams.settings import FeedbackSettings, LabelSettings, Settings, load
 
 START = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
-ANSWERS = 600
-ROUNDS = 6
+ANSWERS = 400
+ROUNDS = 4
 KEY = "secret"
 
 
@@ -179,3 +182,9 @@ def test_a_file_of_feedback_is_published(settings: Settings, services: Services,
     service = services.start("feedback", variables=variables(settings))
     eventually(lambda: len(newest(settings, "feedback.joined")) == 3, "all is joined")
     assert service.stop() == 0
+    context = CheckContext(settings.model_copy(update={"feedback": FeedbackSettings(enabled=True)}), topics(settings))
+    assert feedback(context).startswith("about 3 records of feedback in the last day, about 0 of")
+    with pytest.raises(CheckWarning, match=r"labels\.key is the default"):
+        feedback(CheckContext(context.settings.model_copy(update={"labels": LabelSettings()}), context.topics))
+    with pytest.raises(CheckWarning, match=r"about 11 of feedback\.unmatched: "):
+        summary(100, 11)
