@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.labels.event_texts import EventTexts
-from ragweir.streams.analysis.labels.rating_task import RatingTask
+from ragweir.streams.analysis.labels.rating_task import NAME_SCORED, RatingTask
 from ragweir.streams.analysis.labels.store import LabelFile, read_queue
 from ragweir.streams.commands.app import app, err, out, settings, shared_flags
 from ragweir.streams.commands.inputs import check_distinct
@@ -86,6 +88,7 @@ def console(
     from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415
     from ragweir.streams.console.pages.routes import page_routes  # noqa: PLC0415
     from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
+    from ragweir.streams.console.review_queues import seen_by_raters  # noqa: PLC0415
 
     draw = shlex.join(["ragweir", *shared_flags(), "labels", "draw", str(files[0]), "--out", str(queue)])
     with ExitStack() as opened:
@@ -93,25 +96,39 @@ def console(
             content = opened.enter_context(content_of_files(effective, files, events, labels, moved))
         for note in content.notes:
             err.say(note)
-        desk = ReviewDesk(effective, partial(_queue, effective, queue, labels, events, opened))
+        desk = ReviewDesk(
+            effective, _FileQueue(effective, queue, labels, events, seen_by_raters(content.texts), opened)
+        )
         serve(effective, [*page_routes(content), *review_routes(desk, draw)], content.store.state().answers)
 
 
-def _queue(effective: Settings, queue: Path, labels: Path, events: Path | None, opened: ExitStack) -> RatingTask | None:
-    """Open a queue and the file of its labels; None if there is no queue yet.
+@dataclass(slots=True)
+class _FileQueue:
+    """A queue in a file, and the file of its labels, which is opened once."""
 
-    Raises:
-        PermanentError: if one of them cannot be used, or no events are named.
-    """
-    if not queue.exists():
-        return None
-    if events is None:
-        raise PermanentError("labelling needs the texts of the answers: start the console with --events")
-    draw, answers = read_queue(queue)
-    file = opened.enter_context(LabelFile(labels))
-    ids = {each.event_id for each in answers}
-    texts = partial(kept_of, effective, events, ids, Stop(), EventTexts.of, has_map=False)
-    return RatingTask(answers, file, str(events), texts, partial(file.add_draw, draw))
+    effective: Settings
+    queue: Path
+    labels: Path
+    events: Path | None
+    seen: Callable[[Interaction], EventTexts | None]
+    opened: ExitStack
+    _file: LabelFile | None = None
+
+    def __call__(self) -> RatingTask | None:
+        """Return the answers of the queue; None if there is no queue yet.
+
+        Raises:
+            PermanentError: if one of the files cannot be used, or no events are named.
+        """
+        if not self.queue.exists():
+            return None
+        if self.events is None:
+            raise PermanentError("labelling needs the texts of the answers: start the console with --events")
+        draw, answers = read_queue(self.queue)
+        self._file = file = self._file or self.opened.enter_context(LabelFile(self.labels))
+        ids = {each.event_id for each in answers}
+        texts = partial(kept_of, self.effective, self.events, ids, Stop(), self.seen, has_map=False)
+        return RatingTask(answers, file, str(self.events), texts, NAME_SCORED, partial(file.add_draw, draw))
 
 
 def serve(effective: Settings, pages: Sequence[BaseRoute], answers: int) -> None:

@@ -20,7 +20,7 @@ from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, read_topics
 from ragweir.streams.analysis.labels.rating import Rating
-from ragweir.streams.analysis.labels.rating_task import RatingTask, StoredRating
+from ragweir.streams.analysis.labels.rating_task import NAME_SCORED, TEXTS_DELETED, RatingTask, StoredRating
 from ragweir.streams.analysis.labels.store import LabelFile, read_queue
 from ragweir.streams.commands.app import STOPPED, err, out, settings, shared_flags
 from ragweir.streams.commands.inputs import check_distinct
@@ -105,7 +105,7 @@ def rate(
             has_map = map_file is not None
             ids = {each.event_id for each in answers}
             texts_of = partial(kept_of, effective, events, ids, stop, EventTexts.of, has_map=has_map)
-            task = RatingTask(answers, file, f"{events}", texts_of, partial(file.add_draw, draw))
+            task = RatingTask(answers, file, f"{events}", texts_of, NAME_SCORED, partial(file.add_draw, draw))
             _rate(effective, task, hashed, stop, to, disagreed=disagreed)
     else:
         if events is not None or to is not None:
@@ -115,7 +115,7 @@ def rate(
             content = read_topics(effective, bars.shown)
         answers = content.answers(own.name)
         texts = partial(_texts_in_kafka, effective, answers)
-        task = RatingTask(answers, LabelTopic(effective, content), "Kafka", texts)
+        task = RatingTask(answers, LabelTopic(effective, content), "Kafka", texts, TEXTS_DELETED)
         _rate(effective, task, hashed, stop, None, disagreed=disagreed)
     if stop.cut:
         raise typer.Exit(STOPPED)
@@ -131,7 +131,7 @@ def _rate(effective: Settings, task: RatingTask, hashed: str, stop: Stop, to: Pa
                 err.say(f"stopped before {task.source} was read to its end; nothing is written")
                 raise typer.Exit(STOPPED)
             if not texts:
-                raise PermanentError(_none_found(task, to))
+                raise PermanentError(task.none_found)
             lost = rating.keep(texts)
             task.begin()
             notes, screen = list(_notes(effective, lost, task.source)), AnswerScreen(out)
@@ -141,16 +141,6 @@ def _rate(effective: Settings, task: RatingTask, hashed: str, stop: Stop, to: Pa
                 messages = notes if screen.is_paged else ()
                 RatingSession(StoredRating(rating, task.labels), texts, asked, keys, screen, messages).run(stop)
     _report(rating, task.labels, to, disagreed=disagreed)
-
-
-def _none_found(task: RatingTask, to: Path | None) -> str:
-    number = len({each.event_id for each in task.answers})
-    if to is None:
-        return f"Kafka no longer has the text of any of the {number:,} answers; draw again (ragweir labels draw)"
-    return (
-        f"{task.source} has none of the {number:,} events of the queue: name the file that was scored, and by --map "
-        "the map that it was read through"
-    )
 
 
 def _texts_in_kafka(effective: Settings, answers: Sequence[QueuedAnswer]) -> dict[str, EventTexts]:

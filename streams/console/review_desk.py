@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from threading import Lock
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.label import QueuedAnswer
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.rating import Rating, choices
@@ -19,6 +20,8 @@ from ragweir.streams.settings.labels import Question
 
 _MOST_PEOPLE = 256
 """People whose place in the queue is remembered; the one who was seen least recently is forgotten first."""
+_STALE_S = 30.0
+"""Time after which a person who has labelled all looks for a newer queue."""
 _MARK_BYTES = 16
 _SLOWEST_S = 3_600.0
 """Time after which an answer counts as one to which the person came back, of which no time is known."""
@@ -64,14 +67,15 @@ class ReviewDesk:
 
     Args:
         settings: all settings.
-        find: finds the queue; None if there is none yet. It is called until there is one.
+        find: finds the queue; None if there is none yet. It is called until there is one, and again by people who have
+            labelled all of it.
     """
 
     def __init__(self, settings: Settings, find: Callable[[], RatingTask | None]) -> None:
         self._settings, self._find = settings, find
         self._lock = Lock()
         self._task: RatingTask | None = None
-        self._is_begun = False
+        self._found_s = 0.0
         self._texts: Mapping[str, EventTexts] = {}
         self._questions: Mapping[str, Question] = {}
         self._places: OrderedDict[str, _Place] = OrderedDict()
@@ -156,6 +160,9 @@ class ReviewDesk:
 
     def _shown(self, place: _Place) -> ShownAnswer:
         present = place.stored.ask(machine.now())
+        if present is None and machine.monotonic() - self._found_s > _STALE_S:
+            self._task = None
+            self._places.clear()
         rating, message, place.message = place.stored.rating, place.message, ""
         if present is not None and (place.shown is None or place.shown[0] != _mark(present)):
             place.shown = _mark(present), machine.monotonic()
@@ -190,12 +197,13 @@ class ReviewDesk:
         return place
 
     def _opened(self) -> RatingTask | None:
-        self._task = self._task or self._find()
-        if self._task is not None and not self._is_begun:
-            self._questions = self._task.questions(self._settings.labels)
-            self._texts = self._task.texts()
-            self._task.begin()
-            self._is_begun = True
+        if self._task is None and (task := self._find()) is not None:
+            questions, texts = task.questions(self._settings.labels), task.texts()
+            if not texts:
+                raise PermanentError(task.none_found)
+            task.begin()
+            self._questions, self._texts, self._task = questions, texts, task
+            self._found_s = machine.monotonic()
         return self._task
 
 

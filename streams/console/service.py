@@ -60,7 +60,10 @@ def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callabl
     """
     from ragweir.streams.console.application import application  # noqa: PLC0415 - of an extra
     from ragweir.streams.console.from_topics import content_of_topics  # noqa: PLC0415
+    from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415
     from ragweir.streams.console.pages.routes import page_routes  # noqa: PLC0415
+    from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
+    from ragweir.streams.console.review_queues import topic_queue  # noqa: PLC0415
     from ragweir.streams.console.safety.authentication import login_path, read_token  # noqa: PLC0415
     from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
 
@@ -70,6 +73,8 @@ def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callabl
         projection = ConsoleProjection(settings, lambda: content.store.is_damaged)
         projection.open()  # So that the pages find a store.
         projection.close()
-        with served(application(page_routes(content), own, token), listening):
+        desk = ReviewDesk(settings, lambda: topic_queue(settings, content.texts))
+        pages = [*page_routes(content), *review_routes(desk, "ragweir labels draw")]
+        with served(application(pages, own, token), listening):
             say(f"The answers of {settings.topics.prefix}evaluations are shown at {address}{login_path(own, token)}")
             run_projection(replace(SERVICE, projection=lambda _: projection), settings, slot, stopped)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from browsers import console_of, logged_in
 from commands import ragweir, told
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,10 +18,14 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
 from ragweir.streams.analysis.checks.people import people, summary
+from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, TopicLabels, read_topics
 from ragweir.streams.commands.progress import Bars
+from ragweir.streams.console.pages.review import review_routes
+from ragweir.streams.console.review_desk import ReviewDesk
+from ragweir.streams.console.review_queues import topic_queue
 from ragweir.streams.runtime.kafka.read_back import ReadBack, Written
 from ragweir.streams.runtime.kafka.reader import topics
 from ragweir.streams.runtime.kafka.topics import create_topics
@@ -177,6 +182,22 @@ def test_a_label_that_the_topic_does_not_return_is_not_taken(
     assert [each.value for each in topic.content.current()] == [True]
 
 
+def test_people_label_the_newest_draw_on_a_page(settings: Settings) -> None:
+    """Each label is on the topic when the next answer is shown."""
+    evaluated(settings, range(20))
+    assert ragweir(*command(settings, "labels", "draw", "--count", 4)).returncode == 0
+    desk = ReviewDesk(settings, lambda: topic_queue(settings, ShownTexts(settings)))
+    browser = logged_in(console_of(review_routes(desk, "")))
+    for number in range(3):
+        assert f"{number} of 4 answered" in browser.get("/review").text
+        answer = desk.show("Ada")
+        assert answer is not None
+        browser.post("/review", data={"do": "label", "choice": "y", "mark": answer.mark})
+        assert answer.answer is not None
+        stored = topics_now(settings).current()
+        assert answer.answer.event_id in {label.event_id for label in stored}
+
+
 def test_texts_that_kafka_no_longer_holds_are_said_to_be_gone(settings: Settings) -> None:
     evaluated(settings, range(20))
     assert ragweir(*command(settings, "labels", "draw", "--count", 6)).returncode == 0
@@ -185,7 +206,7 @@ def test_texts_that_kafka_no_longer_holds_are_said_to_be_gone(settings: Settings
     for future in admin.delete_records([interactions]).values():
         future.result(30)
     done = ragweir(*command(settings, "labels", "rate", "--rater", "ada"), text=b"y")
-    assert "Kafka no longer has the text of any of the 6 answers" in told(done)
+    assert "Kafka has none of the 6 events of the queue: it no longer holds their texts" in told(done)
     assert topics_now(settings).labels == {}
 
 

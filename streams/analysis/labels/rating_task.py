@@ -15,6 +15,10 @@ from ragweir.streams.analysis.labels.store import LabelFile
 from ragweir.streams.settings import LabelSettings
 from ragweir.streams.settings.labels import Question
 
+NAME_SCORED = "name the file that was scored, and by --map the map that it was read through"
+TEXTS_DELETED = "it no longer holds their texts; draw again (ragweir labels draw)"
+"""Advice on files and on topics."""
+
 
 @dataclass(frozen=True, slots=True)
 class RatingTask:
@@ -26,8 +30,16 @@ class RatingTask:
     """The name of the place of the texts, for messages."""
     texts: Callable[[], Mapping[str, EventTexts]]
     """Reads the texts of the answers, by event id."""
+    advice: str
+    """What to do if it has none of them."""
     begin: Callable[[], None] = lambda: None
     """Called before the first label."""
+
+    @property
+    def none_found(self) -> str:
+        """The sentence for texts of which there are none, as those of another file: no answer counts as gone then."""
+        number = len({each.event_id for each in self.answers})
+        return f"{self.source} has none of the {number:,} events of the queue: {self.advice}"
 
     def questions(self, settings: LabelSettings) -> dict[str, Question]:
         """Return the questions of the answers by name.

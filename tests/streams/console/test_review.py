@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +15,14 @@ from commands import ragweir
 from starlette.testclient import TestClient
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.rating_task import RatingTask
 from ragweir.streams.analysis.labels.store import LabelFile, read_labels, read_queue
 from ragweir.streams.console.pages.review import review_routes
 from ragweir.streams.console.review_desk import ReviewDesk
+from ragweir.streams.console.review_queues import seen_by_raters
 from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import Settings, from_groups
 
@@ -81,7 +85,7 @@ def opened(queue: Path, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
 
             def find() -> RatingTask:
                 file = stack.enter_context(LabelFile(tmp_path / "labels.jsonl"))
-                return RatingTask(answers, file, "events", lambda: texts, partial(file.add_draw, draw))
+                return RatingTask(answers, file, "events", lambda: texts, "look again", partial(file.add_draw, draw))
 
             desk = ReviewDesk(effective, find)
             app = console_of(review_routes(desk, "the command"), **console)
@@ -226,6 +230,29 @@ def test_an_answer_whose_text_is_gone_is_labelled_so_at_its_turn(opened: Callabl
     assert shown(place.browser().get("/review").text) == place.ids[1]
     (label,) = read_labels(place.labels).current()
     assert (label.event_id, label.value, label.why) == (first, "cannot_tell", "text_gone")
+
+
+def test_texts_of_another_file_are_no_reason_to_label_all_as_gone(queue: Path, tmp_path: Path) -> None:
+    draw, answers = read_queue(queue)
+    with LabelFile(tmp_path / "labels.jsonl") as file:
+        task = RatingTask(answers, file, "other.jsonl", dict, "name another one", partial(file.add_draw, draw))
+        app = console_of(review_routes(ReviewDesk(from_groups({}), lambda: task), ""))
+        answer = logged_in(app).get("/review")
+        assert answer.status_code == 503
+        assert "other.jsonl has none of the 12 events of the queue: name another one" in answer.text
+        assert file.content.labels == {}
+
+
+def test_raters_see_the_texts_that_the_settings_let_be_seen() -> None:
+    """Redacted, or not at all: then nothing is labelled, and no answer counts as one whose text is gone."""
+    event = Interaction(event_id="1", query="Mail jo@example.org?", response="Yes.", ended_at=datetime.now(UTC))
+
+    def seen(texts: str) -> EventTexts | None:
+        return seen_by_raters(ShownTexts(from_groups({"console": {"texts": texts}})))(event)
+
+    assert [found and found.query for found in map(seen, ("on", "redacted"))] == [event.query, "Mail [email]?"]
+    with pytest.raises(PermanentError, match=r"labelling needs the texts of answers, and .*console\.texts"):
+        seen("off")
 
 
 def test_labels_are_limited_by_rate(opened: Callable[..., Opened]) -> None:

@@ -40,7 +40,12 @@ def broken(_: Request) -> Response:
     raise ValueError(SECRET)
 
 
-PAGES = [Route("/", who), Route("/change", change, methods=["POST"]), Route("/broken", broken)]
+OTHER_METHODS = ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW")
+PAGES = [
+    Route("/", who),
+    Route("/change", change, methods=["POST", *OTHER_METHODS]),
+    Route("/broken", broken),
+]
 
 
 def test_a_page_is_shown_to_nobody_who_has_not_logged_in() -> None:
@@ -255,7 +260,7 @@ def test_a_login_comes_from_a_page_of_the_console() -> None:
 
 def test_nothing_changes_by_other_methods() -> None:
     client = logged_in(console_of(PAGES))
-    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
+    for method in OTHER_METHODS:
         assert client.request(method, "/change").status_code == 405
     assert client.get("/change").status_code == 405
 
