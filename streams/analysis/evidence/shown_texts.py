@@ -9,6 +9,7 @@ from threading import Lock
 
 from ragweir.metrics.metric import Null
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.interaction import AnswerRating
 from ragweir.streams.analysis.originals import Original
 from ragweir.streams.services.judge.redaction import Redactor
 from ragweir.streams.settings import Settings
@@ -39,9 +40,10 @@ class ShownTexts:
             return _OFF
         if self._redactor is None or event is None:
             return original
-        contexts, history, spans = event.contexts, event.history, event.spans
-        own = [event.query, event.response, *(each.text for each in contexts or ())]
-        own += [each.text for each in history or ()]
+        contexts, history, spans, feedback = event.contexts, event.history, event.spans, event.feedback
+        comment = feedback.comment if feedback else None
+        own = [event.query, event.response, event.error, comment, *(event.expected or ())]
+        own += [*(each.text for each in contexts or ()), *(each.text for each in history or ())]
         own += chain.from_iterable((each.name, each.error) for each in spans or ())
         redacted = self._redacted(own)
         if isinstance(redacted, str):
@@ -49,6 +51,9 @@ class ShownTexts:
         changed = {
             "query": next(redacted),
             "response": next(redacted),
+            "error": next(redacted),
+            "feedback": _with_comment(feedback, next(redacted)),
+            "expected": event.expected and tuple(next(redacted) or "" for _ in event.expected),
             "contexts": contexts and tuple(each.model_copy(update={"text": next(redacted)}) for each in contexts),
             "history": history and tuple(each.model_copy(update={"text": next(redacted)}) for each in history),
             "spans": spans
@@ -78,3 +83,7 @@ class ShownTexts:
         if isinstance(found, Null):
             return found.reason
         return iter([None if own is None else each for own, each in zip(texts, found, strict=True)])
+
+
+def _with_comment(feedback: AnswerRating | None, comment: str | None) -> AnswerRating | None:
+    return feedback and feedback.model_copy(update={"comment": comment})

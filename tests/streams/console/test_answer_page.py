@@ -96,13 +96,16 @@ MAIL = "ada@example.org"
 
 
 def test_redacted_texts_hold_no_personal_data(tmp_path: Path) -> None:
-    """Whatever judge.redaction is: in question, answer, passages, history, steps, and the judge's words."""
+    """Whatever judge.redaction is: in all texts of an event, and in the judge's words."""
     row = RETURNS | {
         "query": f"I am {MAIL}?",
         "response": f"Write to {MAIL}.",
         "contexts": [{"text": f"Write to {MAIL}."}],
         "history": [{"role": "user", "text": MAIL}],
         "spans": [{"kind": "tool", "name": MAIL, "error": MAIL}],
+        "error": MAIL,
+        "expected": [MAIL],
+        "feedback": {"label": "down", "comment": MAIL},
     }
     out = score(tmp_path, [row])
     evaluation = orjson.loads(out.read_bytes())
@@ -113,8 +116,8 @@ def test_redacted_texts_hold_no_personal_data(tmp_path: Path) -> None:
     for mode in ("on", "redacted", "off"):
         with shown(tmp_path, [out], texts=mode) as pages:
             seen[mode] = words(pages.page("/answers/returns"))
-    assert [text.count(MAIL) for text in seen.values()] == [8, 0, 0]
-    assert seen["redacted"].count("[email]") == 8
+    assert [text.count(MAIL) for text in seen.values()] == [11, 0, 0]
+    assert seen["redacted"].count("[email]") == 11
     assert "the console is set to show no texts" in seen["off"]
 
 
