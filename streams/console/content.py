@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ragweir.schemas.label import Label
 from ragweir.streams.analysis.dead_letters.letters import Letter
 from ragweir.streams.analysis.evaluation_lookup import EvaluationLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.report import LabelReport
-from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.settings import Settings
 
@@ -24,10 +24,10 @@ class ConsoleContent:
     reader: EvaluationLookup
     rules: EvidenceRules
     texts: ShownTexts
-    labels: Callable[[], PeopleLabels]
-    """Reads the labels of people as they are now."""
+    labels: Callable[[str], Sequence[Label]]
+    """Reads the labels of an event that hold now."""
     agreement: Callable[[], LabelReport]
-    """Computes the agreement of metrics with these labels."""
+    """Computes the agreement of metrics with the labels of people."""
     agreement_command: str
     """The command that prints the same."""
     letter: Callable[[tuple[int, int]], Letter | None] | None = None

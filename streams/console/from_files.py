@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
+from ragweir.schemas.label import Label
 from ragweir.streams.analysis.evaluation_lookup import FileLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
@@ -61,7 +62,7 @@ def content_of_files(
                 FileLookup(settings, files, events),
                 rules,
                 texts,
-                labels=people.labels,
+                labels=people.labels_of,
                 agreement=people.agreement,
                 agreement_command=people.command,
                 notes=tuple(_notes(loaded)),
@@ -81,11 +82,14 @@ class _People:
         named = [*([str(file)] if file else []), *(["--evaluations", str(files[0])] if self._evaluations else [])]
         self.command = shlex.join(["ragweir", "labels", "report", *named])
 
-    def labels(self) -> PeopleLabels:
+    def labels_of(self, event_id: str) -> Sequence[Label]:
+        return [each for each in self._labels().current() if each.event_id == event_id]
+
+    def _labels(self) -> PeopleLabels:
         return read_labels(self._file) if self._file and self._file.exists() else PeopleLabels()
 
     def agreement(self) -> LabelReport:
-        labels = self.labels()
+        labels = self._labels()
         return report(labels, self._criteria, self._read() if labels.labels else None)
 
     def _read(self) -> Evaluated | None:

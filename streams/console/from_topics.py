@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from ragweir.schemas.label import WITHDRAWN
 from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.analysis.evaluation_lookup import TopicLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
@@ -40,7 +41,7 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
             TopicLookup(settings, fetcher),
             rules,
             texts,
-            labels=store.people_labels,
+            labels=lambda event_id: [each for each in store.labels_of(event_id) if each.value != WITHDRAWN],
             agreement=lambda: report(store.people_labels(), asked),
             agreement_command="ragweir labels report",
             letter=lambda at: read_letter(found) if (found := fetcher.fetch(letters, *at)) else None,

@@ -54,7 +54,7 @@ def _values(content: ConsoleContent, stored: StoredAnswer) -> dict[str, Any]:
         evaluation, why = None, str(error)
     if evaluation is None:
         return {"stored": stored, "found": None, "why": why}
-    labels = [each for each in content.labels().current() if each.event_id == stored.event_id]
+    labels = content.labels(stored.event_id)
     explained = content.texts.explained(evaluation)
     found = answer_evidence(explained, _original(content, evaluation), content.rules, labels)
     return {
