@@ -37,9 +37,10 @@ _ORDINARY = {
     ),
     "commands": "compare compared demo doctor explain explanations simulate tap",
     "other verbs and nouns": (
-        "attempts cause default direction dropped emitted empty end ended entries expire field finish finished "
-        "forgotten form ignored include items kind known made length limit limits live message method name present "
-        "read received replaced selected selection sequence shown size sizes start started store use"
+        "attempts cause default direction dropped emitted empty end ended entries expire field finish "
+        "finished forgotten form ignored include items kind known made length limit limits live message "
+        "method name people present read received replaced selected selection sequence shown size sizes start "
+        "started store use"
     ),
 }
 """By kind, the words that a reader knows from elsewhere."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from ragweir.errors import ReadTooLong
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.schemas.label import Draw, Label, QueuedAnswer
+from ragweir.schemas.label import Label, QueuedAnswer
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_query import NESTED, TIME, AnswerQuery, Cursor
 from ragweir.streams.console.store.applications import ApplicationCounting, ApplicationCounts
@@ -25,6 +25,7 @@ from ragweir.streams.console.store.conditions import Conditions, rows_where
 from ragweir.streams.console.store.layout import connect_reader, digest, size_of, time_of
 from ragweir.streams.console.store.names import Names, is_decision
 from ragweir.streams.console.store.order import PageRows
+from ragweir.streams.console.store.people_series import people_labels
 from ragweir.streams.console.store.row_ranges import Ints, Line, RowRange, RowRanges
 from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer, StoredLetter, StoreState, answer
 from ragweir.streams.runtime.machine import machine
@@ -228,14 +229,8 @@ class AnswerStore:
 
     def people_labels(self) -> PeopleLabels:
         """Return all labels and draws, for `ragweir.streams.analysis.labels.report`."""
-        found = PeopleLabels()
         with self._reading() as reader:
-            for (data,) in reader.db.execute("select data from draw"):
-                made = Draw.model_validate_json(data)
-                found.draws[made.id] = made
-            for (data,) in reader.db.execute("select data from label order by event_id, question, rater"):
-                found.add(Label.model_validate_json(data))
-        return found
+            return people_labels(reader.db)
 
     def state(self) -> StoreState:
         """Return how much the store holds, and how much of the evaluations was read."""

@@ -20,6 +20,7 @@ from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.console.store.layout import remove
+from ragweir.streams.console.store.people_series import PeopleSeries
 from ragweir.streams.console.store.writer import StoreWriter
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.exclusive import lock
@@ -34,6 +35,8 @@ FILE = "answers.sqlite"
 """Name of the store in `console.folder`."""
 EVALUATIONS, LABELS, DRAWS, LETTERS = TOPICS
 _CLEAN_SECONDS = 60
+_PEOPLE_SECONDS = 60
+"""Time between two reports of labels."""
 _FROM_START = dict.fromkeys(range(10_000), 0)
 """Every partition from its start: a compacted topic has what holds, however old."""
 
@@ -62,7 +65,10 @@ class ConsoleProjection(Projection):
         self._times: dict[int, tuple[int, int]] = {}
         """Timestamps of the first and the last evaluation of each partition."""
         self._is_up_to_date = False
-        self._clean_at = self._ratio = 0.0
+        self._clean_at = self._people_at = self._ratio = 0.0
+        self._people = PeopleSeries(settings)
+        self._has_new_labels = True
+        self._levels: dict[Count, float | None] = {}
         self._counts: Counter[Count] = Counter()
 
     @property
@@ -136,11 +142,13 @@ class ConsoleProjection(Projection):
 
     def _take_label(self, record: Record) -> bool:
         found = _parsed(record, Label)
+        self._has_new_labels = True
         if found is not None:
             self._own.take_label(found)
         return found is not None
 
     def _take_draw(self, record: Record) -> bool:
+        self._has_new_labels = True
         if (made := _parsed(record, Draw)) is not None:
             self._own.take_draw(made)
         elif (answer := _parsed(record, QueuedAnswer)) is not None:
@@ -167,6 +175,9 @@ class ConsoleProjection(Projection):
                 self._is_up_to_date = caught_up
             oldest_ms = (now_s - self.since_s) * 1000
             dropped = self._own.drop(self._settings.console.max_bytes, oldest_ms)
+            if caught_up and self._has_new_labels and now_s >= self._people_at:
+                self._has_new_labels, self._people_at = False, now_s + _PEOPLE_SECONDS
+                self._levels = self._people.levels(self._own.people_labels())
             if now_s >= self._clean_at:
                 self._clean_at = now_s + _CLEAN_SECONDS
                 self._own.drop_letters(oldest_ms)
@@ -205,9 +216,11 @@ class ConsoleProjection(Projection):
         counts["ragweir_console_records_total", EVALUATIONS, "rejected"] = self._own.rejected
         self._own.replaced = self._own.rejected = 0
         levels: dict[Count, float | None] = {
+            **self._levels,
             ("ragweir_console_store_bytes",): float(self._own.size()),
             ("ragweir_console_read_ratio",): self._ratio,
         }
+        self._levels = {}
         return Measurements(counts, levels)
 
     @override

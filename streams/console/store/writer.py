@@ -15,6 +15,7 @@ from ragweir.schemas.evaluation import Evaluation, Version, supersedes
 from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.label import WITHDRAWN, Draw, Label, QueuedAnswer
 from ragweir.streams.analysis.dead_letters.letters import Letter
+from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.layout import (
     DOCUMENTS,
     FIELD_NUMBERS,
@@ -30,6 +31,7 @@ from ragweir.streams.console.store.layout import (
     packed,
     size_of,
 )
+from ragweir.streams.console.store.people_series import people_labels
 from ragweir.streams.console.store.retention import drop_oldest, give_back, is_over
 from ragweir.streams.console.store.row_maker import NewNames, RowMaker, StoredRow
 
@@ -253,6 +255,10 @@ class StoreWriter:
     def drop_letters(self, oldest_ms: float) -> None:
         """Drop the dead letters that were written before a time, and the oldest ones beyond a number."""
         self._db.execute(_DROP_LETTERS, (oldest_ms, _MAX_LETTERS))
+
+    def people_labels(self) -> PeopleLabels:
+        """Return all labels and draws that are in the file."""
+        return people_labels(self._db)
 
     def size(self) -> int:
         """Return the bytes of the store that are in use."""

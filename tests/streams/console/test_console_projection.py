@@ -12,15 +12,22 @@ import pytest
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
+from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.label import Label
+from ragweir.streams.analysis.labels.criteria import Criterion
+from ragweir.streams.analysis.labels.drawing import draw
+from ragweir.streams.analysis.labels.evaluated import Evaluated
+from ragweir.streams.analysis.labels.report import report
+from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_query import AnswerQuery
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.layout import SEGMENT_ROWS
 from ragweir.streams.console.store.topic_projection import FILE, ConsoleProjection
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import Settings
+from ragweir.streams.settings.labels import Question
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 NOW_S = START.timestamp() + 86_400
@@ -251,6 +258,49 @@ def test_labels_and_dead_letters_are_kept(tmp_path: Path) -> None:
     assert (letter.details, letter.service, letter.at) == (details, "evaluate", (0, 0))
     store.close()
     assert b"said by a person" not in (tmp_path / FILE).read_bytes()
+
+
+def test_the_series_of_people_are_those_of_the_report(tmp_path: Path) -> None:
+    """Half of the flagged answers are bad by people, and of the others a tenth; later a label is withdrawn."""
+    risk = Criterion("unsupported_risk", 0.8, higher_is_better=False, suite=None)
+    evaluated = Evaluated([risk], ())
+    for number in range(400):
+        evaluated.add(evaluation(number, application="shop", scores={"unsupported_risk": 0.9 if number < 80 else 0.1}))
+    queue = draw(evaluated, 0, "supported", 100, None, 0.0, random.Random(7), START)
+    own = {"question": "supported", "rater": "r", "kind": "expert", "blind": True, "time": START}
+    labels = PeopleLabels({queue.draw.id: queue.draw})
+    for place, each in enumerate(queue.answers):
+        value = place % 2 == 0 if each.judged.bad else place % 10 != 0
+        labels.add(Label(event_id=each.event_id, value=value, draw=each.draw, judged=each.judged, **own))
+    projection = ConsoleProjection(settings(tmp_path))
+    projection.open()
+    for name in projection.topics:
+        projection.resume(f"rag.{name}", "id")
+    projection.take(Record("rag.labels.draws", 0, 0, b"k", encode(queue.draw), 1))
+    given = list(labels.current())
+    for offset, label in enumerate(given):
+        projection.take(Record("rag.labels", 0, offset, b"k", encode(label), 1))
+
+    def shown(now_s: float) -> dict[tuple[str, ...], float | None]:
+        projection.flush(now_s, caught_up=True)
+        levels = projection.drain_metrics().levels
+        return {name: value for name, value in levels.items() if "console" not in name[0]}
+
+    question = Question(name="supported", text="?", metric="unsupported_risk", threshold=0.8)
+    (table,) = report(labels, [(question, [risk])]).tables
+    rate = table.agreement.people_rate
+    assert isinstance(rate, Limits)
+    of = ("supported", "unsupported_risk", "", "")
+    expected = dict(zip(("", "_low", "_high"), rate[:3], strict=True))
+    found = shown(NOW_S)
+    assert {name: found[f"ragweir_people_estimate{name}", *of] for name in expected} == expected
+    assert found["ragweir_labels", "supported", "expert"] == len(given)
+    assert shown(NOW_S + 100) == {}, "nothing is new"
+    for offset, label in enumerate(given):
+        gone = label.model_copy(update={"value": "withdrawn"})
+        projection.take(Record("rag.labels", 0, len(given) + offset, b"k", encode(gone), 1))
+    assert set(shown(NOW_S + 200).values()) == {None}
+    projection.close()
 
 
 def test_how_much_was_read_is_known(tmp_path: Path) -> None:
