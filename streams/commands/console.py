@@ -31,6 +31,8 @@ from ragweir.streams.settings import Settings
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+QUEUE, LABELS = Path("queue.jsonl"), Path("labels.jsonl")
+"""The files of labelling, unless others are named."""
 _CHECK_SECONDS = 1.0
 
 
@@ -56,10 +58,10 @@ def console(
     queue: Annotated[
         Path,
         typer.Option(dir_okay=False, help="Queue of answers to be labelled, as `ragweir labels draw` writes it."),
-    ] = Path("queue.jsonl"),
+    ] = QUEUE,
     labels: Annotated[
         Path, typer.Option(dir_okay=False, help="File of labels, to which those of the queue are added.")
-    ] = Path("labels.jsonl"),
+    ] = LABELS,
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="Port of the pages, in place of console.port; 0 chooses one.")
     ] = None,
@@ -79,10 +81,32 @@ def console(
     asks in a terminal. The queue may be drawn while the console runs.
     """
     effective = settings(console={"port": port})
-    check_packages()
-    if not files:
+    if files:
+        show_files(effective, files, events, queue, labels)
+    else:
         run_service(NAME, effective, 1, slot, [] if port is None else ["--port", str(port)])
-        return
+
+
+def show_files(
+    effective: Settings,
+    files: Sequence[Path],
+    events: Path | None,
+    queue: Path = QUEUE,
+    labels: Path = LABELS,
+) -> None:
+    """Show pages over files of evaluations until a signal comes.
+
+    Args:
+        effective: all settings.
+        files: the evaluations.
+        events: the interactions that were scored; None looks for those that the evaluations name.
+        queue: the queue of answers to be labelled, which may not be there yet.
+        labels: the file of their labels.
+
+    Raises:
+        PermanentError: if a file cannot be read, or the port cannot be used.
+    """
+    check_packages()
     check_distinct(*files, events, queue, labels)
     from ragweir.streams.console.from_files import content_of_files  # noqa: PLC0415 - of an extra
     from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415

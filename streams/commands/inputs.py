@@ -19,7 +19,7 @@ from ragweir.streams.files.formats import SUFFIXES
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 
-_STANDARD = Path("-")
+STANDARD_INPUT = Path("-")
 _SHOWN = 5
 
 
@@ -45,7 +45,7 @@ class Input:
         Raises:
             typer.BadParameter: if it cannot be opened.
         """
-        if self.path == _STANDARD:
+        if self.path == STANDARD_INPUT:
             yield _standard_input()
             return
         try:
@@ -110,7 +110,7 @@ def check_distinct(*files: Path | None) -> None:
 
 
 def _input(path: Path) -> Input:
-    if path != _STANDARD:
+    if path != STANDARD_INPUT:
         with suppress(OSError):
             status = path.stat()
             if path.is_file():

@@ -20,7 +20,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation_record import read_evaluation
 from ragweir.streams.analysis.score.processes import ScoringProcesses
 from ragweir.streams.commands.app import FAILURE, STOPPED, app, err, settings
-from ragweir.streams.commands.inputs import check_distinct, read_inputs, total_size
+from ragweir.streams.commands.inputs import STANDARD_INPUT, check_distinct, read_inputs, total_size
 from ragweir.streams.commands.options import DefaultTime, MapFile
 from ragweir.streams.commands.progress import Bars, FileProgress
 from ragweir.streams.commands.rejections import Rejections
@@ -73,6 +73,9 @@ def score(
         Path | None,
         typer.Option(help="File of routing rows, as `ragweir routing plan --export FILE` writes them, to select by."),
     ] = None,
+    opens: Annotated[
+        bool, typer.Option("--open", help="Show the scored answers on pages afterwards, as `ragweir console` does.")
+    ] = False,
     workers: Annotated[
         int,
         typer.Option(min=1, max=256, help="Number of processes that score; 1 scores in the process of the command."),
@@ -105,6 +108,9 @@ def score(
     If there is a judge, each evaluation has the decision which suites judge its event. `--control` makes it with the
     rows of a file, as evaluate does with those of the topic `control`; without it the shipped row holds.
 
+    `--open` prints the address of pages with the answers, their evidence and a place to label them. No browser is
+    started, since other users of the machine would see the token of the address in the list of processes.
+
     `--workers` scores large files on several cores, with the same output in the same order. Each process takes a second
     to start, and outputs come in groups of 64 events. Traces are put together and scored by one process.
 
@@ -117,6 +123,8 @@ def score(
     """
     effective = settings(input={"map": map_file})
     check_distinct(file, out, windows, rejected, control)
+    if opens and out is None:
+        raise typer.BadParameter("--open shows the file of --out, which is not named")
     config = _config(effective, file.name, default_time, control, explain=explain)
     inputs = read_inputs(file)
     if windows and config.default_time is None:
@@ -153,9 +161,23 @@ def score(
         raise PermanentError(scored.problems[0])
     rejections.report()
     _report(scored, summary, config.default_time, worst.lines(map_file, out))
-    if stop.cut or (judging and judging.stopping):
-        size = total_size(inputs)
-        share = f", {scored.progress.bytes / size:.0%} of {file}" if size else ""
+    _require_whole(scored, summary, writer, out, stopped=stop.cut or bool(judging and judging.stopping))
+    if opens and out is not None:
+        _open_pages(effective, out, file)
+
+
+def _require_whole(
+    scored: ScoredFiles, summary: EvaluationSummary, writer: _ScoreWriter, out: Path | None, *, stopped: bool
+) -> None:
+    """End the command if not all was scored.
+
+    Raises:
+        typer.Exit: if it was stopped, or nothing was scored.
+        PermanentError: if a file could not be read to its end.
+    """
+    if stopped:
+        size = total_size(scored.inputs)
+        share = f", {scored.progress.bytes / size:.0%} of {scored.path}" if size else ""
         where = f"after {writer.last_place}{share}"
         err.say(f"stopped {where}: {out or 'the output'} is incomplete; each of its lines is whole")
         raise typer.Exit(STOPPED)
@@ -164,6 +186,12 @@ def score(
         raise PermanentError(f"{scored.problems[0]}{more}; all before it is scored")
     if not summary.scored:
         raise typer.Exit(FAILURE)
+
+
+def _open_pages(effective: Settings, out: Path, file: Path) -> None:
+    from ragweir.streams.commands.console import show_files  # noqa: PLC0415 - not for other runs
+
+    show_files(effective, [out], None if file == STANDARD_INPUT else file)
 
 
 def _report(

@@ -41,6 +41,20 @@ def test_the_pages_of_a_file_are_shown_at_the_address_that_is_printed(tmp_path: 
     assert (process.returncode, said, problems) == (0, "The console is stopped.\n", "")
 
 
+def test_what_was_scored_is_opened(tmp_path: Path) -> None:
+    scored(tmp_path)
+    line = [*COMMAND, "score", "events.jsonl", "--out", "again.jsonl", "--open"]
+    env = environment(RAGWEIR_CONSOLE__PORT="0")
+    with subprocess.Popen(line, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert re.match(r"3 answers are shown at http://127\.0\.0\.1:\d+/login#\w+ until", process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=_PATIENCE_S)
+    assert process.returncode == 0
+    done = ragweir("score", "events.jsonl", "--open", folder=tmp_path)
+    assert (done.returncode, b"--open shows the file of --out" in done.stderr) == (2, True)
+
+
 def test_what_is_no_file_of_evaluations_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     done = ragweir("console", "other.jsonl", folder=tmp_path)
