@@ -48,21 +48,22 @@ class _Reader:
     def check_time(self) -> None:
         """Raise ReadTooLong after the deadline."""
         if machine.monotonic() > self.deadline:
-            raise ReadTooLong(f"the store did not answer within {READ_SECONDS:g} s; try again, or ask for less")
+            raise ReadTooLong("the store did not answer in time; try again, or ask for less")
 
 
 class AnswerStore:
     """The answers of a store, for any number of threads at once. Nothing is written.
 
-    Every method raises ReadTooLong if it takes over two seconds, and sqlite3.Error if the file is damaged or gone.
+    Every method raises ReadTooLong after the time limit, and sqlite3.Error if the file is damaged or gone.
 
     Args:
         file: the SQLite file.
         objectives: the SLOs.
+        read_s: time limit of a read, in seconds.
     """
 
-    def __init__(self, file: Path, objectives: Sequence[Objective] = ()) -> None:
-        self._file = file
+    def __init__(self, file: Path, objectives: Sequence[Objective] = (), read_s: float = READ_SECONDS) -> None:
+        self._file, self._read_s = file, read_s
         self._objectives = {each.slo.name: each for each in objectives}
         self._lock = Lock()
         self._idle: list[_Reader] = []
@@ -88,7 +89,7 @@ class AnswerStore:
         if reader is None:
             reader = _Reader(connect_reader(self._file), number)
         try:
-            reader.deadline = machine.monotonic() + READ_SECONDS
+            reader.deadline = machine.monotonic() + self._read_s
             reader.db.execute("begin")
             try:
                 reader.names.read(reader.db)

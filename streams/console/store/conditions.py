@@ -19,6 +19,7 @@ from ragweir.streams.console.store.names import Names, probability_metric, statu
 from ragweir.streams.console.store.row_ranges import Flags, Ints, RowRange
 from ragweir.streams.services.aggregate.objectives import Objective
 
+_FEW = 64
 Condition = Callable[[RowRange], Flags]
 _DIGESTS = {"session": "session_id", "question": "question_id", "trace": "trace_id"}
 """The fields that a query names by whole values."""
@@ -175,15 +176,30 @@ def _with_document(number: int) -> Condition:
     return condition
 
 
+def _places(text: bytes, data: bytes) -> Ints:
+    """Return the places of a text that occurs a few times."""
+    found, at = [], data.find(text)
+    while at >= 0:
+        found.append(at)
+        at = data.find(text, at + 1)
+    return np.array(found, np.int64)
+
+
+def _many_places(text: bytes, data: bytes) -> Ints:
+    """Return the same of one that occurs often."""
+    content = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(content[: len(content) - len(text) + 1] == text[0])
+    for at, byte in enumerate(text[1:], 1):
+        places = places[content[places + at] == byte]
+    return places
+
+
 def _with_id_part(text: bytes) -> Condition:
     def condition(part: RowRange) -> Flags:
         lengths, data = part.ids()
         found = np.zeros(part.rows, np.bool_)
-        if text in data:
-            content = np.frombuffer(data, np.uint8)
-            places = np.flatnonzero(content[: len(content) - len(text) + 1] == text[0])
-            for at, byte in enumerate(text[1:], 1):
-                places = places[content[places + at] == byte]
+        if number := data.count(text):
+            places = _places(text, data) if number <= _FEW else _many_places(text, data)
             ends = np.cumsum(lengths)
             rows = np.searchsorted(ends, places, side="right")
             found[rows[places + len(text) <= ends[rows]]] = True  # Not one that begins in an id and ends in the next.
