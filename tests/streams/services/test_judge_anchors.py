@@ -13,11 +13,12 @@ from scripted_judge import AMOUNT, GOOD, Log, ScriptedPool, Worker, config, doll
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.people.anchors import BASELINE_RUNS
-from ragweir.schemas.judging import ANCHORS, AnchorProgress
+from ragweir.schemas.judging import ANCHORS, AnchorProgress, LedgerEntry
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.anchor_file import anchor_set
 from ragweir.streams.services.judge.anchor_runs import Anchor, AnchorSet
 from ragweir.streams.services.judge.config import JudgeConfig
+from ragweir.streams.services.judge.ledger import affordable
 from ragweir.streams.settings import from_groups
 
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -209,6 +210,13 @@ def test_kills_and_aborts_request_no_run_twice_and_lose_none(seed: int) -> None:
     booked = sum(each["spent"] for (_, application), each in newest.items() if application == ANCHORS)
     assert 100 * len(found) <= booked
     assert log.read("evaluations") == []
+
+
+def test_the_budget_affords_events_by_what_anchors_leave() -> None:
+    """Anchors are no events: their number and their cost do not change what an event costs."""
+    events = LedgerEntry(day="", application="", tenant="", partition=0, spent=400, events=4, wanted=30, floor=20)
+    anchors = LedgerEntry(day="", application=ANCHORS, tenant="", partition=0, spent=900, events=450, wanted=450)
+    assert affordable([events], 2_000, 0.0) == affordable([events, anchors], 2_900, 0.0) == 0.5
 
 
 def test_one_worker_requests_the_runs_that_has_the_first_partition() -> None:

@@ -818,6 +818,15 @@ def test_an_equal_question_is_answered_from_the_cache_for_nothing(endpoint: Endp
     assert (second.usage.calls, second.usage.cached, second.usage.cost) == (0, 2, 0)
 
 
+def test_a_fresh_job_takes_no_stored_answer_and_leaves_none(endpoint: Endpoint) -> None:
+    """Anchors are judged anew each time, and an event with the same texts is not answered by them."""
+    fresh = replace(job(7, suite("a", 2)), fresh=True)
+    with pool(endpoint) as live:
+        for each in (fresh, fresh, job(7, suite("a", 2)), fresh):
+            one(live, each)
+        assert calls(live.drain_metrics().counts) == {"ok": 8}
+
+
 def test_another_model_is_asked_itself(endpoint: Endpoint, tmp_path: Path) -> None:
     for model in ("one", "two", "one"):
         with pool(endpoint, model=model, cache_file=tmp_path / "answers") as live:

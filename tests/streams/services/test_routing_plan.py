@@ -16,7 +16,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.aggregation.summary import Scheme, Summary, to_record
 from ragweir.metrics.routing_share import threshold
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.judging import LedgerEntry, ledger_key, shares_entry
+from ragweir.schemas.judging import ANCHORS, LedgerEntry, ledger_key, shares_entry
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
 from ragweir.schemas.window import OVERFLOW, EstimateSums, MetricSummary, Window
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
@@ -299,6 +299,7 @@ def test_the_cost_is_that_of_the_ledgers_latest_entries() -> None:
         entry("2026-11-21", spent=4_000, events=6),
         entry("2026-11-01", spent=9_999, events=9),
         shares_entry("2026-11-21", 6),
+        entry("2026-11-21", spent=7_000, events=450).model_copy(update={"application": ANCHORS}),
     )
     assert cost_of([*records, Record("judge.ledger", 0, 9, b"x", b"x", 0)], "2026-11-15") == Cost(0.001, 10)
     assert cost_of([], "2026-11-15") is None
