@@ -9,7 +9,7 @@ import orjson
 from confluent_kafka import TopicPartition
 
 from ragweir.errors import ConfigurationError
-from ragweir.schemas.judging import LedgerEntry
+from ragweir.schemas.judging import ANCHORS, LedgerEntry
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
 from ragweir.streams.runtime.kafka.client import Identity
 from ragweir.streams.runtime.kafka.reader import offset_range, read
@@ -120,9 +120,11 @@ def _ledger(settings: Settings, topic: str, since_ms: int) -> list[LedgerEntry]:
 
 
 def _spent(name: str, entries: Sequence[LedgerEntry], budget: int | None) -> str:
-    spent, reserved, events, demand = (
-        sum(getattr(entry, each) for entry in entries) for each in ("spent", "reserved", "events", "wanted")
-    )
+    anchors = [entry for entry in entries if entry.application == ANCHORS]
+    of_events = [entry for entry in entries if entry.application != ANCHORS]
+    spent, reserved = (sum(getattr(entry, each) for entry in entries) for each in ("spent", "reserved"))
+    events, demand = (sum(getattr(entry, each) for entry in of_events) for each in ("events", "wanted"))
+    part = f", {dollars(sum(entry.spent for entry in anchors))} of it for anchors" if anchors else ""
     limit = "" if budget is None else f" of {dollars(budget)}"
     under_way = f", {dollars(reserved)} reserved" if reserved else ""
-    return f"{name} {dollars(spent)}{limit} spent{under_way}, {events:,} events judged, {demand:,} asked for"
+    return f"{name} {dollars(spent)}{limit} spent{part}{under_way}, {events:,} events judged, {demand:,} asked for"

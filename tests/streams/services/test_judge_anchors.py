@@ -14,6 +14,7 @@ from scripted_judge import AMOUNT, GOOD, Log, ScriptedPool, Worker, config, doll
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.people.anchors import BASELINE_RUNS
 from ragweir.schemas.judging import ANCHORS, AnchorProgress, LedgerEntry
+from ragweir.streams.analysis.checks.judge import _spent as spent_on
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.anchor_file import anchor_set
 from ragweir.streams.services.judge.anchor_runs import Anchor, AnchorSet
@@ -217,6 +218,15 @@ def test_the_budget_affords_events_by_what_anchors_leave() -> None:
     events = LedgerEntry(day="", application="", tenant="", partition=0, spent=400, events=4, wanted=30, floor=20)
     anchors = LedgerEntry(day="", application=ANCHORS, tenant="", partition=0, spent=900, events=450, wanted=450)
     assert affordable([events], 2_000, 0.0) == affordable([events, anchors], 2_900, 0.0) == 0.5
+
+
+def test_doctor_tells_the_cost_of_anchors_apart_and_counts_them_as_no_events() -> None:
+    events = LedgerEntry(day="", application="", tenant="", partition=0, spent=400_000, events=4, wanted=30)
+    anchors = LedgerEntry(day="", application=ANCHORS, tenant="", partition=0, spent=100_000, events=450, wanted=450)
+    assert spent_on("today", [events, anchors], 2_000_000) == (
+        "today $0.5000 of $2.0000 spent, $0.1000 of it for anchors, 4 events judged, 30 asked for"
+    )
+    assert "anchors" not in spent_on("today", [events], None)
 
 
 def test_one_worker_requests_the_runs_that_has_the_first_partition() -> None:
