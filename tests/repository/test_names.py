@@ -1,7 +1,7 @@
 """Names: one class has a name, and a module's name stands in two rooms only where both are of one concept."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from commands import ROOT
 
@@ -55,3 +55,9 @@ def test_a_module_name_stands_twice_for_one_concept_only() -> None:
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert {name: found for name, found in twice.items() if name not in CONCEPTS} == {}
     assert twice.keys() >= CONCEPTS
+
+
+def test_no_two_files_of_tests_share_a_name() -> None:
+    """pytest cannot collect them together, as the folders of tests are no packages."""
+    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, number in names.items() if number > 1] == []
