@@ -35,7 +35,7 @@ from ragweir.streams.settings import Settings
 ORDER = (
     *("dead-letter", *(formatted("windows", form) for form in FORMATS), "windows"),
     *("otlp.evaluations", *(formatted("evaluations", form) for form in FORMATS), "evaluations"),
-    *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
+    *("judge.anchors", "judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
     *("redrive", "interactions", "assembly", "spans", "control", "labels", "labels.draws"),
     *("feedback.unmatched", "feedback.waiting", "feedback"),
 )

@@ -114,14 +114,14 @@ class ProjectionRuntime:
         )
 
     def _resumed(self, at: PartitionOffset) -> PartitionOffset | None:
-        """Return the first offset that is left from this one on; None if the partition ends before it."""
-        low, high = ask_until_answered(
+        """Return an offset; None if the partition ends before it. Of records that are deleted, the next one is read."""
+        _, high = ask_until_answered(
             lambda timeout: self._consumer.get_watermark_offsets(at, timeout=timeout), self._stopped
         )
         if at.offset > high:
             log.warning("a partition is shorter than before", topic=at.topic, partition=at.partition)
             return None
-        return PartitionOffset(at.topic, at.partition, max(at.offset, low))
+        return at
 
     def _process_batch(self) -> None:
         self._health.alive()

@@ -31,6 +31,8 @@ class Waiting(NamedTuple):
     @classmethod
     def of(cls, partition: int, key: bytes, value: bytes, feedback: WaitingFeedback) -> Waiting:
         """Return feedback as it waits."""
+        # Copies, as orjson returns bytes with 4 KB of memory each.
+        key, value = bytes(memoryview(key)), bytes(memoryview(value))
         return cls(partition, key, value, round(feedback.received.timestamp() * _MS), target_hash(feedback))
 
     def feedback(self) -> WaitingFeedback:

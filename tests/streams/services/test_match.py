@@ -1,5 +1,6 @@
 """Match: feedback finds its answer whenever it comes, waits in the topic meanwhile, and nothing stops it."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from ragweir.schemas.feedback import KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.streams.runtime.agent import Assignment, StoredChangelog
 from ragweir.streams.runtime.records import Emission, Outcome, Record
+from ragweir.streams.services.match import agent
 from ragweir.streams.services.match.agent import MatchAgent, MatchConfig, TargetSource
 from ragweir.streams.services.match.target_store import EvaluatedAnswer, TargetStore
 from ragweir.streams.services.shared.raters import hashed_rater
@@ -35,6 +37,9 @@ class Match:
 
     def start(self) -> None:
         """Start the agent as after a crash: with what was committed."""
+        self.store.close()
+        self.store = TargetStore(HORIZON_S, ("application",))
+        self.store.open(self.path)
         self.agent = MatchAgent(self.config, self.store, TargetSource())
         changelog = StoredChangelog(self.waiting)
         self.agent.on_assigned(Assignment((FEEDBACK, 0), None, 0, changelog, topic_id=TOPIC_ID))
@@ -209,6 +214,33 @@ def test_nothing_is_given_up_while_the_store_is_read_anew(match: Match) -> None:
     assert len(match.keyed()) == 2
 
 
+def test_answers_are_looked_for_again_once_the_store_is_open_again(match: Match) -> None:
+    """As while its file is opened anew after an error: nothing that it had before is read again."""
+    match.evaluate("e1")
+    match.store.close()
+    match.handle(match.record(thumbs("e1")))
+    match.handle()
+    assert len(match.left()) == 1
+    match.store.open(match.path)
+    match.handle()
+    assert [keyed.event_id for keyed in match.keyed()] == ["e1"]
+
+
+def test_answers_are_kept_until_all_that_waits_for_them_has_looked(
+    match: Match, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that catches up may read more than the horizon between two transactions."""
+    monkeypatch.setattr(agent, "_MOST_CHECKED", 1)
+    match.handle(*[match.record(thumbs(f"e{number}")) for number in range(3)])
+    for number in range(3):
+        match.handle()
+        match.evaluate(f"e{number}", written_ms=NOW_MS + number)
+    for number in range(4):
+        match.evaluate(f"other{number}", written_ms=NOW_MS + (2 + number) * HORIZON_S * 1000)
+        match.handle()
+    assert [keyed.event_id for keyed in match.keyed()] == ["e0", "e1", "e2"]
+
+
 def test_a_flood_of_unknown_ids_holds_up_and_is_given_up_after_ten_minutes(tmp_path: Path) -> None:
     """Memory is bounded: nothing more is read while as much waits as may, and the oldest goes when it can."""
     match = Match(tmp_path, most_waiting=20)
@@ -228,6 +260,21 @@ def test_a_flood_of_unknown_ids_holds_up_and_is_given_up_after_ten_minutes(tmp_p
     match.handle(now_ms=later_ms)
     assert [keyed.event_id for keyed in match.keyed()] == ["unknown19"]
     match.store.close()
+
+
+def test_feedback_that_waits_takes_a_kilobyte_of_memory(match: Match) -> None:
+    """So that the most that may wait takes 50 MB: orjson alone would keep 8 KB for each."""
+    records = [match.record(thumbs(f"e{number:036}", giver="Ada")) for number in range(2_000)]
+    match.handle(*records[:1_000])
+    tracemalloc.start()
+    try:
+        match.agent.handle(records[1_000:])
+        match.agent.tick(NOW_MS / 1000, (), 1_000)
+        match.agent.on_commit()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken / 1_000 < 1_500
 
 
 @pytest.mark.parametrize(

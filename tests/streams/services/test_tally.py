@@ -117,6 +117,14 @@ def test_feedback_that_is_taken_back_counts_no_more() -> None:
     assert tally.counts() == {(HOUR, "bot"): {"thumbs": {"up": 1}}}
 
 
+def test_feedback_moves_with_its_answer() -> None:
+    """An answer that was evaluated again with another dimension is counted there, and no more where it was."""
+    tally = Tally()
+    tally.handle(tally.record(keyed("up")))
+    tally.handle(tally.record(keyed("up", second=1, dimensions={"application": "other"})))
+    assert tally.counts() == {(HOUR, "bot"): {}, (HOUR, "other"): {"thumbs": {"up": 1}}}
+
+
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_record_that_is_written_again_counts_once(*, crash: bool) -> None:
     """So that match may write it again, as after its group was deleted."""
