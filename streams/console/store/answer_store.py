@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from math import inf, isnan
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswe
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.aggregate.objectives import Objective
 
+MAX_READS = 4
+"""Reads at the same time, each of which takes memory of its own; further ones wait."""
 READ_SECONDS = 2.0
 """Time limit of a read: a longer one would let the file of changes grow."""
 
@@ -65,7 +67,7 @@ class AnswerStore:
     def __init__(self, file: Path, objectives: Sequence[Objective] = (), read_s: float = READ_SECONDS) -> None:
         self._file, self._read_s = file, read_s
         self._objectives = {each.slo.name: each for each in objectives}
-        self._lock = Lock()
+        self._lock, self._places = Lock(), BoundedSemaphore(MAX_READS)
         self._idle: list[_Reader] = []
         self.is_damaged = False
         """True once a read found that the file is damaged."""
@@ -80,6 +82,16 @@ class AnswerStore:
     @contextmanager
     def _reading(self) -> Iterator[_Reader]:
         """Read one state of the store for the length of a `with` block."""
+        if not self._places.acquire(timeout=self._read_s):
+            raise ReadTooLong("other pages are waiting for the store; load this one again")
+        try:
+            with self._own_reader() as reader:
+                yield reader
+        finally:
+            self._places.release()
+
+    @contextmanager
+    def _own_reader(self) -> Iterator[_Reader]:
         number = self._file.stat().st_ino if self._file.exists() else None
         with self._lock:
             reader = self._idle.pop() if self._idle else None

@@ -33,8 +33,8 @@ NONE = -1
 """Number of a text that is not there."""
 OTHER = -2
 """Number of a text over the limit of its field."""
-MAX_TERMS = 65_536
-"""Limit for the distinct texts of a field."""
+MAX_TERMS, MAX_TERM_CHARACTERS = 65_536, 2 * 1024 * 1024
+"""Limits for the distinct texts of a field: their number, and their length in sum."""
 MAX_METRICS = 2_000
 TERM_FIELDS = (
     *("application", "tenant", "environment", "pipeline_version", "model"),
@@ -162,6 +162,11 @@ def digest(text: str | None) -> int:
     return found
 
 
+def is_full(texts: int, characters: int) -> bool:
+    """Return whether a field has all the texts that are kept apart, by their number and their length in sum."""
+    return texts >= MAX_TERMS or characters >= MAX_TERM_CHARACTERS
+
+
 def microseconds(time: datetime) -> int:
     """Return a time as microseconds since 1970."""
     since = time - _EPOCH
@@ -265,6 +270,8 @@ def decoded(
     at = {metric: place for place, metric in enumerate(metrics)}
     scores = np.full((len(metrics), len(rows)), np.nan)
     for layout, places in by_layout.items():
-        own = np.frombuffer(b"".join([rows[each][2] for each in places]), "<f8").reshape(len(places), -1)
-        scores[np.ix_([at[metric] for metric in known[layout]], places)] = own.T
+        own = b"".join([rows[each][2] for each in places])
+        if own:
+            values = np.frombuffer(own, "<f8").reshape(len(places), -1)
+            scores[np.ix_([at[metric] for metric in known[layout]], places)] = values.T
     return heads, metrics, scores

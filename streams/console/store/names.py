@@ -12,7 +12,7 @@ import orjson
 from ragweir.errors import BadQuery
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.console.store.answer_query import NESTED, AnswerQuery
-from ragweir.streams.console.store.layout import MAX_TERMS, NONE, OTHER, TERM_FIELDS
+from ragweir.streams.console.store.layout import NONE, OTHER, TERM_FIELDS, is_full
 
 OTHERS = "(other)"
 """The text of a field that has more distinct texts than the store keeps."""
@@ -49,8 +49,10 @@ class Names:
     """The numbers of the columns of states and probabilities, by suite."""
     decisions: set[int] = field(default_factory=set)
     """The numbers of all of these columns."""
-    counts: Counter[str] = field(default_factory=Counter)
+    _counts: Counter[str] = field(default_factory=Counter)
     """Number of the texts of each field."""
+    _characters: Counter[str] = field(default_factory=Counter)
+    """Length of the texts of each field in sum."""
     _values: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def read(self, db: sqlite3.Connection) -> None:
@@ -60,7 +62,8 @@ class Names:
         ):
             self.terms.append((TERM_FIELDS[place], text))
             self.numbers[TERM_FIELDS[place], text] = number
-            self.counts[TERM_FIELDS[place]] += 1
+            self._counts[TERM_FIELDS[place]] += 1
+            self._characters[TERM_FIELDS[place]] += len(text)
         for number, name in db.execute("select id, name from metric where id >= ? order by id", (len(self.metrics),)):
             self.metrics[name] = number
             self.metric_names.append(name)
@@ -117,5 +120,5 @@ class Names:
 
     def incomplete(self, query: AnswerQuery) -> tuple[str, ...]:
         """Return the dimensions of a query that have more values than are kept apart."""
-        full = {name for name, number in self.counts.items() if number >= MAX_TERMS}
+        full = {name for name, number in self._counts.items() if is_full(number, self._characters[name])}
         return tuple(dict.fromkeys(name for name, _ in query.where if name.partition(".")[0] in full))

@@ -11,26 +11,28 @@ from typing import NamedTuple
 
 import orjson
 
-from ragweir.schemas.evaluation import STATUSES, Evaluation, SuiteDecision, Version
-from ragweir.schemas.evaluation_record import EvaluationRecord, SuiteDecisionRecord
+from ragweir.schemas.evaluation import STATUSES, Evaluation, Version
+from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.streams.console.store.layout import (
     MAX_METRICS,
-    MAX_TERMS,
     NONE,
     OTHER,
     PACK_HEAD,
     TERM_FIELDS,
     digest,
     document_digest,
+    is_full,
     microseconds,
 )
 from ragweir.streams.console.store.names import probability_metric, status_metric
 
-_MAX_LAYOUTS = 4_096
+_MAX_LAYOUTS = 1_024
 _MAX_KNOWN = 65_536
 """Combinations of texts whose numbers are kept at hand."""
 Position = tuple[str, int, int, int]
 """Topic, partition and offset of an interaction, and its index within the record."""
+_Named = tuple[tuple[str, ...], tuple[str, ...]]
+"""The metrics and the suites of an evaluation."""
 _NOWHERE: Position = "", 0, 0, 0
 
 
@@ -63,6 +65,7 @@ class NewNames:
     layouts: dict[tuple[str, ...], tuple[int, Callable[..., bytes]]] = field(default_factory=dict)
     """The number of each sequence of metrics, and what packs their values."""
     _counts: list[int] = field(default_factory=lambda: [0] * len(TERM_FIELDS))
+    _characters: list[int] = field(default_factory=lambda: [0] * len(TERM_FIELDS))
     _new_terms: list[tuple[int, int, str]] = field(default_factory=list)
     _new_metrics: list[tuple[int, str]] = field(default_factory=list)
     _new_layouts: list[tuple[int, bytes]] = field(default_factory=list)
@@ -74,6 +77,7 @@ class NewNames:
         for number, place, text in db.execute("select id, field, text from term"):
             found.terms[place, text] = number
             found._counts[place] += 1
+            found._characters[place] += len(text)
         found.metrics = {name: number for number, name in db.execute("select id, name from metric")}
         names = {number: name for name, number in found.metrics.items()}
         for number, text in db.execute("select id, metrics from layout"):
@@ -87,9 +91,10 @@ class NewNames:
             return NONE
         found = self.terms.get((place, text))
         if found is None:
-            if self._counts[place] >= MAX_TERMS:
+            if is_full(self._counts[place], self._characters[place]):
                 return OTHER
             self._counts[place] += 1
+            self._characters[place] += len(text)
             found = self.terms[place, text] = len(self.terms)
             self._new_terms.append((found, place, text))
         return found
@@ -127,7 +132,7 @@ class RowMaker:
     def __init__(self, names: NewNames) -> None:
         self._names = names
         self._known: dict[tuple[str | None, ...], tuple[int, ...]] = {}
-        self._layout: tuple[tuple[str, ...], int, Callable[..., bytes]] = ((), -1, lambda: b"")
+        self._layout: tuple[_Named | None, int, Callable[..., bytes]] = (None, -1, lambda: b"")
 
     def row(
         self, evaluation: Evaluation | EvaluationRecord, partition: int, offset: int, written_ms: int
@@ -141,12 +146,12 @@ class RowMaker:
             written_ms: timestamp of its record; 0 for none.
         """
         suites = evaluation.decision.suites
-        names = (*evaluation.scores, *_decision_metrics(suites)) if suites else tuple(evaluation.scores)
-        if names != self._layout[0]:
-            found = self._names.layout(names)
+        named = tuple(evaluation.scores), tuple([each.suite for each in suites])
+        if named != self._layout[0]:
+            found = self._names.layout((*named[0], *_decision_metrics(named[1])))
             if found is None:
                 return None
-            self._layout = names, *found
+            self._layout = named, *found
         values = [nan if each is None else each for each in evaluation.scores.values()]
         for each in suites:
             values += (STATUSES.index(each.status), each.probability)
@@ -194,10 +199,10 @@ class RowMaker:
         return found
 
 
-def _decision_metrics(suites: Sequence[SuiteDecision | SuiteDecisionRecord]) -> Iterator[str]:
+def _decision_metrics(suites: Sequence[str]) -> Iterator[str]:
     for each in suites:
-        yield status_metric(each.suite)
-        yield probability_metric(each.suite)
+        yield status_metric(each)
+        yield probability_metric(each)
 
 
 def _json(texts: Mapping[str, str | None]) -> str | None:

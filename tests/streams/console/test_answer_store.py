@@ -3,6 +3,7 @@
 import random
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf, isfinite, nan
@@ -19,8 +20,9 @@ from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.rehearsal import rehearse
+from ragweir.streams.console.store import layout
 from ragweir.streams.console.store.answer_query import AnswerQuery, Cursor, MetricRange
-from ragweir.streams.console.store.answer_store import AnswerStore
+from ragweir.streams.console.store.answer_store import MAX_READS, AnswerStore, ReadTooLong
 from ragweir.streams.console.store.layout import SEGMENT_ROWS
 from ragweir.streams.console.store.load import load_evaluations
 from ragweir.streams.console.store.writer import StoreWriter
@@ -318,6 +320,17 @@ def test_an_unknown_name_is_one_sentence(store: AnswerStore) -> None:
             store.search(query)
 
 
+def test_reads_at_the_same_time_are_bounded(file: Path) -> None:
+    store = AnswerStore(file, read_s=0.05)
+    with ExitStack() as reads:
+        for _ in range(MAX_READS):
+            reads.enter_context(store._reading())
+        with pytest.raises(ReadTooLong, match="other pages"):
+            store.state()
+    assert store.state().answers
+    store.close()
+
+
 def test_no_text_of_an_event_is_on_disk(file: Path) -> None:
     with sqlite3.connect(file) as db:
         assert not db.execute("select count(*) from label where instr(data, 'said by a person')").fetchone()[0]
@@ -334,6 +347,45 @@ def test_what_is_not_flushed_is_not_there(tmp_path: Path, rows: list[Row]) -> No
         writer.flush()
     store = AnswerStore(file)
     assert [each.at[1] for each in store.search(AnswerQuery(ascending=True)).answers] in ([0, 2], [2, 0])
+    store.close()
+
+
+def test_values_over_the_limit_are_one_and_lists_say_that_they_lack_some(
+    tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "MAX_TERMS", 3)
+    monkeypatch.setattr(layout, "MAX_TERM_CHARACTERS", 40)
+    with StoreWriter(tmp_path / "store") as writer:
+        for number in range(10):
+            row = rows[number] | {
+                "event_id": f"e{number}",
+                "tenant": f"t{number}",
+                "labels": {"user": "u" * 20 * number},
+            }
+            writer.take(read(row), 0, number)
+            writer.flush()
+    store = AnswerStore(tmp_path / "store")
+    page = store.search(AnswerQuery(where=(("tenant", "t1"),)))
+    assert ([each.event_id for each in page.answers], page.incomplete) == (["e1"], ("tenant",))
+    assert store.search(AnswerQuery(where=(("model", "m"),))).incomplete == ()
+    assert store.search(AnswerQuery(where=(("labels.user", "u" * 20),))).incomplete == ("labels.user",)
+    late = store.found("e9")
+    assert late is not None
+    assert (late.tenant, late.labels) == ("(other)", {})
+    store.close()
+
+
+def test_an_evaluation_without_scores_is_an_answer(tmp_path: Path) -> None:
+    bare = {"event_id": "e", "event_time": START, "catalogue_version": "3"}
+    with StoreWriter(tmp_path / "store") as writer:
+        for number in range(SEGMENT_ROWS + 1):
+            writer.take(read(bare | {"event_id": f"e{number}"}), 0, number)
+        writer.flush()
+    store = AnswerStore(tmp_path / "store")
+    page = store.search(AnswerQuery())
+    assert page.total == SEGMENT_ROWS + 1
+    assert {len(each.scores) for each in page.answers} == {0}
+    assert store.found("e1") is not None
     store.close()
 
 
