@@ -66,7 +66,7 @@ kernel: $(READY) ## build kernel/ into .venv as setup does where cargo is, but f
 		--no-deps --no-build-isolation ./kernel
 	@rm -f .venv/.kernel-missing && touch .venv/.kernel
 
-demo: setup ## a local Kafka, sample traffic, its scores, a drop in quality and the alert that fires; DEMO=--keep
+demo: setup ## a local Kafka, sample traffic, its scores, a drop in quality and the alert that fires; DEMO=--stay
 	@$(BIN)/ragweir demo $(DEMO)
 
 test: setup ## lint, types, layers, doctests and tests on a real Kafka; all but the heavy ones

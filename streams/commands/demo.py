@@ -32,6 +32,7 @@ from ragweir.streams.commands.stopping import interrupt_on_signals
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, Monitoring, monitoring
 from ragweir.streams.playground.demo.glossary import ALERT, explain
 from ragweir.streams.playground.demo.kept import FOLDER, kept
+from ragweir.streams.playground.demo.pages import console_of, login_address
 from ragweir.streams.playground.demo.picture import Moment
 from ragweir.streams.playground.demo.rater import labelled
 from ragweir.streams.playground.demo.sample_traffic import Encode, as_event, as_trace, results, sample_publisher
@@ -72,6 +73,7 @@ _POLL_SECONDS = 0.05
 _NEXT = """
 [bold]Next, with your own file or Kafka[/]
   ragweir score FILE              scores of JSON lines, JSON, CSV or Parquet
+  ragweir console FILE            the answers of `ragweir score --out` on pages
   ragweir metrics                 the metrics, with their meanings
   export RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=HOST:9092
                                   its address; `ragweir kafka` starts one for trials
@@ -96,7 +98,9 @@ def demo(
     seconds: Annotated[
         float, typer.Option(min=0, max=3_600, help="Time over which they are published, in seconds.")
     ] = 8,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", "--stay", help="Keep everything running until Ctrl-C, for looking around.")
+    ] = False,
     alerts: Annotated[
         bool, typer.Option("--alerts/--no-alerts", help="End with a drop in quality and its alert, or without.")
     ] = True,
@@ -159,7 +163,8 @@ def _run(
         tempfile.TemporaryDirectory(prefix="ragweir-demo-") as temporary,
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
     ):
-        settings = demo_settings(bootstrap, judge.base_url, prefix, traces=traces)
+        console = console_of(Path(temporary))
+        settings = demo_settings(bootstrap, judge.base_url, prefix, traces=traces, console=console)
         found = Results(evaluate_config(settings, settings.input_topic).catalogue, events)
         topics = [*create_trace_topic(settings), *create_topics(settings)]
         out.print(f"Created {len(topics)} topics: {topics[0]}, ...")
@@ -170,6 +175,8 @@ def _run(
         encode = files.keeping(encoded)
         with services(settings, Path(temporary)) as check, BlockingPublisher(settings, topic) as publisher:
             wait_until_ready(settings, check)
+            if address := login_address(settings.console):
+                out.say(f"The console, where answers are looked at and labelled: {address}")
             what = f"traces to {topic}, by a simulated exporter, of" if traces else "interactions of"
             out.print(
                 f"Publishing {events} {what} fictional companies in {STAGING}, where v2 is tried and made worse,"
@@ -259,7 +266,8 @@ def _keep(settings: Settings, step: Callable[[], None], pages: Mapping[str, str]
     """Print the addresses, and repeat a step until Ctrl-C."""
     exporter = {"Windows": f"http://{targets(settings)['ragweir-export'][0]}/metrics"}
     out.say("\nEverything keeps running until Ctrl-C:")
-    for name, url in {**pages, **exporter, "Judge": f"{settings.judge.base_url} (simulated)"}.items():
+    console = {"Console": address} if (address := login_address(settings.console)) else {}
+    for name, url in {**console, **pages, **exporter, "Judge": f"{settings.judge.base_url} (simulated)"}.items():
         out.say(f"  {name:<13} {url}")
     out.say(f"  {'Kafka':<13} ragweir --bootstrap-servers {settings.kafka.bootstrap_servers} doctor")
     try:

@@ -450,6 +450,7 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     assert re.search(r"^ *unsupported_risk +0\.0\d+ +\d+ +0\.[5-9]\d+ +\d+ *$", output, re.MULTILINE)
     assert "ragweir doctor" in output
     assert "\x1b" not in output
+    must_link_to_the_console(output)
     must_show_the_judge(output)
     drilled = re.findall(
         r"^ *\d+\.\d s  (steady|injected|FIRES|recovery|RESOLVED) +(RagweirSloBurnsFast)?", output, re.MULTILINE
@@ -462,6 +463,16 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     must_explain_itself(output)
     must_leave_the_incident(tmp_path / "ragweir-demo", output)
     assert left_behind(tmp_path, output) == []
+
+
+def must_link_to_the_console(output: str) -> None:
+    """Its address is printed with its token, and each alert that fires has a link to its bad answers."""
+    found = re.search(r"looked at and labelled: (http://127\.0\.0\.1:\d+)/login#\w{32,}$", output, re.MULTILINE)
+    assert found
+    links = re.findall(
+        rf"^its bad answers: {found[1]}/answers\?slo=grounded&sort=unsupported_risk&order=desc", output, re.MULTILINE
+    )
+    assert len(links) == output.count(" FIRES ") > 0
 
 
 def must_explain_itself(output: str) -> None:

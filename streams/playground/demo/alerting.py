@@ -14,6 +14,7 @@ from ragweir.errors import DemoError
 from ragweir.schemas.window import duration_s
 from ragweir.streams.analysis.slo.alert_rules import rules, written
 from ragweir.streams.analysis.slo.burns import FAST, duration
+from ragweir.streams.analysis.slo.linked_rules import link_rules
 from ragweir.streams.playground.demo.picture import Moment
 from ragweir.streams.playground.demo.sample_traffic import Encode, PacedPublisher, Sent, as_event
 from ragweir.streams.playground.demo.samples import drill
@@ -52,7 +53,9 @@ class Monitoring:
 def monitoring(settings: Settings, folder: Path) -> Iterator[Monitoring]:
     """Monitor the services for the length of a `with` block, by the rules that `ragweir slo rules` writes."""
     file = folder / "slo.yml"
-    file.write_text(written(rules(settings.slo, SCALE)), encoding="utf-8")
+    content = rules(settings.slo, SCALE)
+    link_rules(content, settings.slo, settings.console.public_url, SCALE)
+    file.write_text(written(content), encoding="utf-8")
     with (
         webhook() as (url, received),
         local_alertmanager(url) as alertmanager,
@@ -166,6 +169,9 @@ class AlertDrill:
             if alert.status == "firing":
                 self._say("FIRES", f"{alert.alert} ({alert.severity}), {took} bad answer")
                 self._say("", alert.description)
+                if alert.console_url:
+                    # A line of its own, which no table cuts.
+                    self._terminal.say(f"its bad answers: {alert.console_url}")
                 self._moment(f"{alert.severity} fires")
             else:
                 self._say("RESOLVED", f"{alert.alert} ({alert.severity}), {took} good answer")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.schemas.interaction import Interaction
@@ -19,6 +20,7 @@ from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.processes.supervisor import STOP_SECONDS, UP_PORT, own_command
 from ragweir.streams.runtime.text.terminal import Terminal
+from ragweir.streams.services.console import PORT as CONSOLE_PORT
 from ragweir.streams.services.export.service import PROJECTIONS
 from ragweir.streams.services.judge.probe import SIMULATED
 from ragweir.streams.services.kafka_services import SERVICES
@@ -38,7 +40,13 @@ _START_SECONDS = 60.0
 
 
 def demo_settings(
-    bootstrap: str, judge_url: str, prefix: str = DEFAULT_PREFIX, key: str | None = None, *, traces: bool = False
+    bootstrap: str,
+    judge_url: str,
+    prefix: str = DEFAULT_PREFIX,
+    key: str | None = None,
+    *,
+    traces: bool = False,
+    console: Mapping[str, object] = MappingProxyType({}),
 ) -> Settings:
     """Return the settings of the demo: few partitions, free ports, windows of seconds, one SLO, a simulated judge.
 
@@ -48,6 +56,7 @@ def demo_settings(
     return from_groups(
         {
             **(_assembly(prefix) if traces else {}),
+            "console": console,
             "kafka": {"bootstrap_servers": bootstrap},
             # Each partition has its part of the judge's budget, which has to cover the most that one event may cost.
             "topics": {"prefix": prefix, "partitions": 2},
@@ -104,7 +113,7 @@ def targets(settings: Settings) -> dict[str, list[str]]:
     return {
         f"ragweir-{name}": [f"{LOOPBACK}:{settings.telemetry.port + offset}" for offset in offsets]
         for name, offsets in _OFFSETS.items()
-        if name not in ASSEMBLY or settings.reads_traces
+        if name not in _RUNS or _RUNS[name](settings)
     }
 
 
@@ -113,8 +122,14 @@ _OFFSETS = {
     "aggregate": [SERVICES["aggregate"].port],
     "export": [PROJECTIONS["export"].port],
     "judge": [SERVICES["judge"].port],
+    "console": [CONSOLE_PORT],
     **{name: [SERVICES[name].port] for name in ASSEMBLY},
 }
+_RUNS: Mapping[str, Callable[[Settings], bool]] = {
+    "console": lambda settings: settings.console.enabled,
+    **dict.fromkeys(ASSEMBLY, lambda settings: settings.reads_traces),
+}
+"""By service, whether it runs with some settings; the others always do."""
 
 
 def _free_base() -> int:

@@ -23,6 +23,8 @@ class ReceivedAlert:
     status: str
     """`firing` or `resolved`."""
     description: str
+    console_url: str | None = None
+    """The link to its bad answers; None without a console."""
 
 
 @contextmanager
@@ -35,7 +37,8 @@ def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
         for alert in json.loads(request.body)["alerts"]:
             labels = alert["labels"]
             named = labels["alertname"], labels["slo"], labels["severity"]
-            received.append(ReceivedAlert(now, *named, alert["status"], alert["annotations"]["description"]))
+            texts = alert["annotations"]
+            received.append(ReceivedAlert(now, *named, alert["status"], texts["description"], texts.get("console_url")))
         return Reply(200, b"{}")
 
     with serving(receive) as server:
