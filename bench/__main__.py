@@ -12,6 +12,7 @@ from bench import (
     anchors,
     assemble,
     backfill,
+    blame,
     compare,
     console,
     coverage,
@@ -69,6 +70,9 @@ TABLES: Mapping[str, Make] = {
     "people-cost": people_cost.table,
     "feedback-cost": feedback_cost.table,
     "console": console.tables,
+    "blame-null": blame.null_runs,
+    "blame-planted": blame.planted,
+    "blame-plants": blame.plants,
     "anchors": anchors.false_alarms,
     "anchors-power": anchors.power,
 }

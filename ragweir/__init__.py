@@ -4,6 +4,7 @@
     score_frame     score the rows of a pandas or polars data frame
     explain         show the value, or the reason for none, and the evidence of each metric for an event
     compare         compare two evaluations of the same events
+    blame           find which documents, versions or other values carry the excess of bad answers
     dataset         make a regression set of the answers that people or scores found bad
     catalogue       the metrics by name
     publish         record an application's interactions, and send them to Kafka
@@ -27,17 +28,20 @@ if TYPE_CHECKING:
     from ragweir.errors import ConfigurationError, MapError, PermanentError, RagweirError, Rejected
     from ragweir.metrics.metric import Metric
     from ragweir.schemas.evaluation import Evaluation
+    from ragweir.streams.analysis.blame.blaming import BlameReport
     from ragweir.streams.analysis.compare.comparison import Comparison
     from ragweir.streams.analysis.dataset.building import Dataset
     from ragweir.streams.clients.publish import Publisher, feedback, publish
     from ragweir.streams.library.comparing import compare
     from ragweir.streams.library.datasets import dataset
     from ragweir.streams.library.explaining import Explanation, catalogue, explain
+    from ragweir.streams.library.finding_causes import blame
     from ragweir.streams.library.frames import score_frame
     from ragweir.streams.library.scoring import score
     from ragweir.streams.settings import Settings
 
 __all__ = [
+    "BlameReport",
     "Comparison",
     "ConfigurationError",
     "Dataset",
@@ -50,6 +54,7 @@ __all__ = [
     "RagweirError",
     "Rejected",
     "Settings",
+    "blame",
     "catalogue",
     "compare",
     "dataset",
@@ -62,6 +67,7 @@ __all__ = [
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {
+        "BlameReport": "ragweir.streams.analysis.blame.blaming",
         "Comparison": "ragweir.streams.analysis.compare.comparison",
         "ConfigurationError": "ragweir.errors",
         "Dataset": "ragweir.streams.analysis.dataset.building",
@@ -74,6 +80,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "RagweirError": "ragweir.errors",
         "Rejected": "ragweir.errors",
         "Settings": "ragweir.streams.settings",
+        "blame": "ragweir.streams.library.finding_causes",
         "catalogue": "ragweir.streams.library.explaining",
         "compare": "ragweir.streams.library.comparing",
         "dataset": "ragweir.streams.library.datasets",

@@ -32,6 +32,10 @@ COMMANDS: dict[str, Listed] = {
         "Show the story of one event: where it was read, its scores and their reasons, its routing, judge and windows.",
     ),
     "compare": Listed("compare", "Compare two evaluations of the same events, B with the baseline A."),
+    "blame": Listed(
+        "blame",
+        "Show which values carry the excess of bad answers: documents, versions, tenants, labels, tools and others.",
+    ),
     "labels": Listed("labels", "Label answers, and see how far the scores agree with people."),
     "dataset": Listed(
         "dataset", "Write answers that people or scores found bad as a regression set, for ragweir and other tools."

@@ -21,6 +21,7 @@ from typing_extensions import override
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.settings.assemble import AssembleSettings
+from ragweir.streams.settings.blame import BlameSettings
 from ragweir.streams.settings.console import ConsoleSettings
 from ragweir.streams.settings.events import (
     OTLP,
@@ -58,6 +59,7 @@ __all__ = [
     "GUARDED",
     "AssembleSettings",
     "BatchSettings",
+    "BlameSettings",
     "CommitSettings",
     "ConsoleSettings",
     "FeedbackSettings",
@@ -129,6 +131,7 @@ class Settings(BaseSettings):
     labels: LabelSettings = LabelSettings()
     console: ConsoleSettings = ConsoleSettings()
     feedback: FeedbackSettings = FeedbackSettings()
+    blame: BlameSettings = BlameSettings()
     slo: tuple[Slo, ...] = ()
 
     @field_validator("slo")

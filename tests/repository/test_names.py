@@ -14,8 +14,21 @@ CONCEPTS = frozenset(
     (
         *("agent", "instruments", "from_settings", "parts", "service", "services"),  # of each service
         *("client", "decoder", "server", "ledger", "overlap"),  # of Kafka, registry, judge; of each format; ...
-        *("compare", "console", "demo", "explain", "publish", "registry_records", "routing", "runs", "story", "texts"),
         *(
+            "blame",
+            "compare",
+            "console",
+            "demo",
+            "explain",
+            "publish",
+            "registry_records",
+            "routing",
+            "runs",
+            "story",
+            "texts",
+        ),
+        *(
+            "blame",
             "dead_letter",
             "events",
             "feedback",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import inf, nan
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -111,6 +111,9 @@ class Evaluated:
         dimensions: the dimensions that labels carry.
     """
 
+    line: ClassVar[type[EvaluationLine]] = EvaluationLine
+    """The fields that are read, beside the scores of the criteria."""
+
     def __init__(self, criteria: Sequence[Criterion], dimensions: Sequence[str]) -> None:
         self.criteria = tuple(criteria)
         self._dimensions = tuple(dimensions)
@@ -134,7 +137,7 @@ class Evaluated:
         ]
         scores = msgspec.defstruct("Scores", fields, gc=False)
         self._fields = {name: f"m{place}" for place, name in enumerate(names)}
-        line = msgspec.defstruct("Line", [("scores", scores | None, None)], bases=(EvaluationLine,), gc=False)
+        line = msgspec.defstruct("Line", [("scores", scores | None, None)], bases=(self.line,), gc=False)
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line, strict=False)
         self._decode = decoder.decode
 
@@ -181,6 +184,10 @@ class Evaluated:
             _put(self.verdicts[place], row, verdict)
             _put(self.values[place], row, nan if score is None else score)
             _put(self.chances[place], row, chance)
+        self.keep(row, line)
+
+    def keep(self, row: int, line: Any) -> None:
+        """Keep further fields of the evaluation that counts for an event, which is a `line`; for subclasses."""
 
     def _values(self, line: Any) -> list[float | None]:
         """Return the values of the criteria's metrics."""

@@ -1,0 +1,220 @@
+"""Causes: the values that carry an excess of bad events, each named once.
+
+Every value with enough servings is tested. A normal approximation decides which tests are made exactly: its tail is too
+small by factors of 10 to 1,300 where a million values are tested. Findings are named from the most certain one on. One
+that shares nearly all of its events with a cause is another name of it. One that is no longer worse without the causes'
+events is explained by them. One that is bad only where a cause is present is within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import erfc, log, nan, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from ragweir.metrics.cause.comparisons import ValueCounts, all_values, compared
+from ragweir.metrics.cause.exact_tail import Floats, StratumCounts, log_factorials, log_upper_tail
+from ragweir.metrics.cause.multiplicity import LEVEL, adjusted, harmonic, interval_miss, screened
+from ragweir.metrics.cause.risk_difference import risk_difference
+from ragweir.metrics.cause.servings import Mask, Servings
+
+FEWEST = 20
+"""Minimum number of servings of a value that is tested."""
+SAME = 0.9
+"""Share of their events from which two values are one cause."""
+BEST = 200
+"""Number of findings, the most certain ones, among which causes are named."""
+_SLACK, _ALWAYS = 20.0, 1e-3
+_NAMING = 0.01
+"""Probability with which one of the findings is named although the causes explain it."""
+_LIKELIEST = 8
+
+
+@dataclass(slots=True)
+class Cause:
+    """A value, or several that the same events carry, with an excess of bad events."""
+
+    values: list[int]
+    """Numbers of the values, the most certain one first."""
+    servings: int
+    """Events that carry it."""
+    bad: int
+    """Bad ones of them."""
+    excess_bad: float
+    """Bad events beyond as many as the share of those that it is compared with gives."""
+    difference: float
+    low: float
+    high: float
+    """Difference of the shares of bad events, with its limits."""
+    p_adjusted: float
+    log_p: float
+    within: int | None = None
+    """Place of the cause that it is a part of, in the list of causes."""
+
+
+@dataclass(slots=True)
+class FoundCauses:
+    """The causes by their excess, and how much was tested."""
+
+    causes: list[Cause] = field(default_factory=list)
+    tested: int = 0
+    """Number of values with enough servings."""
+    significant: int = 0
+    """Number of values with a significant excess."""
+    enough: bool = False
+    """True if a value would be found that made all of its events bad."""
+
+
+def causes(rows: Servings, fixed: Sequence[frozenset[int]], *, has_reference: bool = False) -> FoundCauses:
+    """Return the causes of bad events.
+
+    Args:
+        rows: the events.
+        fixed: for each facet, the facets whose values are the same in each of its strata.
+        has_reference: true if events are there that are not present, with which the values are compared.
+    """
+    rows = rows.shuffled()
+    counts = all_values(rows, FEWEST, has_reference=has_reference)
+    tests = len(counts.values)
+    factorials = log_factorials(len(rows.bad))
+    found = FoundCauses(tested=tests, enough=_enough(counts, factorials))
+    normal = np.array([erfc(each / sqrt(2)) / 2 for each in counts.normal().tolist()])
+    candidates = np.flatnonzero(screened(normal, _SLACK, _ALWAYS)) if tests else np.zeros(0, np.int64)
+    log_p = np.array([log_upper_tail(counts.of(each), factorials) for each in candidates.tolist()])
+    p_adjusted = adjusted(log_p, tests) if len(log_p) else log_p
+    significant = np.flatnonzero((p_adjusted <= LEVEL) & (counts.excess[candidates] > 0))
+    found.significant = len(significant)
+    best = significant[np.argsort(log_p[significant], kind="stable")][:BEST]
+    miss = interval_miss(len(significant), tests) if len(significant) else nan
+    named = _Named(rows, fixed, log(_NAMING / max(1, len(best))), factorials, has_reference=has_reference)
+    for each in best.tolist():
+        place = int(candidates[each])
+        difference, error = risk_difference(counts.of(place))
+        around = -NormalDist().inv_cdf(miss / 2) * error
+        named.consider(
+            Cause(
+                [int(counts.values[place])],
+                int(counts.servings[place]),
+                int(counts.servings_bad[place]),
+                float(counts.excess[place]),
+                difference,
+                max(-1.0, difference - around),
+                min(1.0, difference + around),
+                float(p_adjusted[each]),
+                float(log_p[each]),
+            )
+        )
+    found.causes = named.ranked()
+    return found
+
+
+def _enough(counts: ValueCounts, factorials: Floats) -> bool:
+    """Return whether a value would be found if all of its events, and as many others as are now, were bad."""
+    tests = len(counts.values)
+    weights = counts.compared()
+    for place in np.argsort(-weights, kind="stable")[:_LIKELIEST].tolist():
+        n, x, m, y = counts.of(place)
+        # Where all others are bad as well, nothing would be worse than they are.
+        whole = StratumCounts(n, n, m, np.where(y + x >= n + m, m, y))
+        if weights[place] and log_upper_tail(whole, factorials) <= log(LEVEL / (tests * harmonic(tests))):
+            return True
+    return False
+
+
+class _Named:
+    """The causes that are named so far."""
+
+    def __init__(
+        self, rows: Servings, fixed: Sequence[frozenset[int]], level: float, factorials: Floats, *, has_reference: bool
+    ) -> None:
+        self._rows, self._fixed, self._level, self._factorials = rows, fixed, level, factorials
+        self._has_reference = has_reference
+        self._causes: list[Cause] = []
+        self._events: list[Mask] = []
+
+    def consider(self, cause: Cause) -> None:
+        """Name a finding, unless the causes so far explain it."""
+        own = self._rows.carries(cause.values[0])
+        here = own & self._rows.present
+        size = int(here.sum())
+        for place, other in enumerate(self._events):
+            shared = int((here & other).sum())
+            if shared >= SAME * max(size, int((other & self._rows.present).sum())):
+                self._causes[place].values.append(cause.values[0])
+                return
+        facet = int(self._rows.facet[cause.values[0]])
+        if self._is_apart(own, facet) or self._is_inside(own, size, facet) or self._is_condition(own, facet):
+            self._causes.append(cause)
+            self._events.append(own)
+
+    def _is_apart(self, own: Mask, facet: int) -> bool:
+        """Return whether a value is worse without the events of the causes that may explain it."""
+        others = np.zeros(len(own), bool)
+        for cause, events in zip(self._causes, self._events, strict=True):
+            if self._has_reference or self._facet(cause) not in self._fixed[facet]:
+                others |= events
+        return self._is_worse(own & ~others, ~own & ~others, facet) if others.any() else True
+
+    def _is_inside(self, own: Mask, size: int, facet: int) -> bool:
+        """Return whether a value is worse than the rest of a cause that has nearly all of its events."""
+        present = self._rows.present
+        holders = [each for each in self._events if int((own & each & present).sum()) >= SAME * size]
+        return any(self._is_worse_now(own & each, each & ~own, facet) for each in holders)
+
+    def _is_condition(self, own: Mask, facet: int) -> bool:
+        """Return whether a cause is bad only where it meets this value."""
+        return any(self._depends(events, self._facet(cause), own, facet) for cause, events in self._each())
+
+    def _depends(self, events: Mask, facet: int, on: Mask, on_facet: int) -> bool:
+        """Return whether a cause is worse with a value than without, and without it no worse than the rest."""
+        if not self._is_worse_now(events & on, events & ~on, on_facet):
+            return False
+        return not self._is_worse(events & ~on, ~events & ~on, facet)
+
+    def ranked(self) -> list[Cause]:
+        """Return the causes by their excess, each with the one that it is within."""
+        order = sorted(range(len(self._causes)), key=lambda place: -self._causes[place].excess_bad)
+        places = {place: number for number, place in enumerate(order)}
+        for place, cause in enumerate(self._causes):
+            holder = self._holder(place)
+            cause.within = None if holder is None else places[holder]
+        return [self._causes[place] for place in order]
+
+    def _holder(self, place: int) -> int | None:
+        """Return the smallest larger cause that a cause is within; None if it is within none."""
+        own, present = self._events[place], self._rows.present
+        size, facet = int((own & present).sum()), self._facet(self._causes[place])
+        found: list[tuple[int, int]] = []
+        for other, events in enumerate(self._events):
+            whole = int((events & present).sum())
+            if other == place or whole <= size:
+                continue
+            is_part = int((own & events & present).sum()) >= SAME * size
+            if is_part or self._depends(own, facet, events, self._facet(self._causes[other])):
+                found.append((whole, other))
+        return min(found)[1] if found else None
+
+    def _each(self) -> list[tuple[Cause, Mask]]:
+        return list(zip(self._causes, self._events, strict=True))
+
+    def _facet(self, cause: Cause) -> int:
+        return int(self._rows.facet[cause.values[0]])
+
+    def _is_worse(self, own: Mask, rest: Mask, facet: int) -> bool:
+        """Return whether events of a value are worse than those that it is compared with."""
+        if not self._has_reference:
+            return self._is_worse_now(own, rest, facet)
+        present = self._rows.present
+        before = own & ~present
+        return self._tail(own & present, before if before.any() else rest & ~present, facet)
+
+    def _is_worse_now(self, own: Mask, rest: Mask, facet: int) -> bool:
+        present = self._rows.present
+        return self._tail(own & present, rest & present, facet)
+
+    def _tail(self, own: Mask, rest: Mask, facet: int) -> bool:
+        counts = compared(self._rows, own, rest, facet)
+        return bool(len(counts.carried)) and log_upper_tail(counts, self._factorials) <= self._level

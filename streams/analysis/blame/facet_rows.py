@@ -1,0 +1,217 @@
+"""The evaluations of a file as columns of facets, strata, sessions and questions, with those of their events.
+
+A file of a million evaluations with ten values each takes some 500 MB.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ragweir.errors import PermanentError
+from ragweir.metrics.cause.servings import NONE, Servings
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.analysis.blame.facets import DOCUMENT, MAX_PARTS, NOT_HELD, OWN, VERSION, event_facets
+from ragweir.streams.analysis.blame.value_codes import DROPPED, ValueCodes
+from ragweir.streams.analysis.labels.criteria import Criterion
+from ragweir.streams.analysis.labels.evaluated import Evaluated, EvaluationLine, read_evaluations
+from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD
+
+_HOUR_S = 3600
+_CHANCES = 100
+"""Number of classes of the probability of being judged, within which events are compared."""
+
+
+class _FacetLine(EvaluationLine, gc=False):
+    """The fields of an evaluation from which facets come."""
+
+    session_id: str | None = None
+    document_ids: tuple[str, ...] = ()
+
+
+class FacetRows(Evaluated):
+    """The evaluations of a file, each with the values that it carries.
+
+    Args:
+        criterion: the criterion by which answers are bad.
+        codes: the numbers of values, which several files share.
+    """
+
+    line: ClassVar[type[EvaluationLine]] = _FacetLine
+
+    def __init__(self, criterion: Criterion, codes: ValueCodes) -> None:
+        super().__init__((criterion,), ())
+        self._value_codes = codes
+        self._starts, self._lengths, self._carried = array("q"), array("i"), array("i")
+        self._extra_rows, self._extra_values = array("i"), array("i")
+        self._has_event = bytearray()
+        self._held = {name: array("i") for name in NOT_HELD}
+        self._sessions, self._questions, self._hashes = array("q"), array("q"), array("Q")
+        self._texts = array("q")
+        self.with_events = False
+        """True if an event of the evaluations was read."""
+
+    @override
+    def keep(self, row: int, line: Any) -> None:
+        if row == len(self._hashes):
+            self._hashes.append(_hash(str(line.event_id)))
+            self._has_event.append(0)
+            for column in (
+                self._starts,
+                self._lengths,
+                self._sessions,
+                self._questions,
+                self._texts,
+                *self._held.values(),
+            ):
+                column.append(0)
+        found = [(name, value) for name in OWN if (value := getattr(line, name)) is not None]
+        found += [(f"labels.{name}", value) for name, value in list(line.labels.items())[:MAX_PARTS]]
+        found += [(DOCUMENT, value) for value in line.document_ids[:MAX_PARTS]]
+        own = [number for name, value in found if (number := self._value_codes.code(name, value)) != DROPPED]
+        self._starts[row], self._lengths[row] = len(self._carried), len(own)
+        self._carried.extend(own)
+        for name, column in self._held.items():
+            value = getattr(line, name)
+            column[row] = DROPPED if value is None else self._value_codes.code(name, value)
+        self._sessions[row] = NONE if line.session_id is None else _key(line.session_id)
+        self._questions[row] = self._texts[row] = NONE if line.question_id is None else _key(line.question_id)
+
+    def add_event(self, event: Interaction) -> None:
+        """Add what the event of an evaluation carries; of several events with the same id the first counts."""
+        row = self.rows[event.event_id]
+        if self._has_event[row]:
+            return
+        self._has_event[row] = 1
+        self.with_events = True
+        if event.query is not None:
+            self._texts[row] = _key(" ".join(event.query.split()).casefold())
+        for name, value in event_facets(event):
+            if (number := self._value_codes.code(name, value)) != DROPPED:
+                self._extra_rows.append(row)
+                self._extra_values.append(number)
+
+    @property
+    def lacking_events(self) -> int:
+        """The number of evaluations whose events were not read."""
+        return self._has_event.count(0)
+
+    def checked(self, name: str) -> FacetRows:
+        """Return the rows.
+
+        Raises:
+            PermanentError: if there is none.
+        """
+        if not self.rows:
+            raise PermanentError(f"{name} holds no evaluation; `ragweir score --out` makes them")
+        return self
+
+    def asked(self) -> NDArray[np.int64]:
+        """Return the rows that have a verdict."""
+        return np.flatnonzero(np.isin(np.asarray(self.verdicts[0]), (BAD, GOOD)))
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of the rows that have a verdict; `row` and `value` are the servings."""
+        asked = self.asked()
+        place = np.full(len(self), -1, np.int64)
+        place[asked] = np.arange(len(asked))
+        lengths = np.asarray(self._lengths, dtype=np.int64)
+        row = np.repeat(np.arange(len(self)), lengths)
+        # A superseded evaluation's values are before the start of those that count.
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        value = np.asarray(self._carried, dtype=np.int32)[np.repeat(np.asarray(self._starts), lengths) + offset]
+        row = np.concatenate([row, np.asarray(self._extra_rows, dtype=np.int64)])
+        value = np.concatenate([value, np.asarray(self._extra_values, dtype=np.int32)])
+        chance = np.round(np.asarray(self.chances[0])[asked] * _CHANCES).astype(np.int64)
+        return {
+            "bad": np.asarray(self.verdicts[0])[asked] == BAD,
+            "hour": np.floor(np.asarray(self.times)[asked] / _HOUR_S).astype(np.int64),
+            "judged": chance,
+            **{name: np.asarray(column, dtype=np.int64)[asked] for name, column in self._held.items()},
+            "session": np.asarray(self._sessions, dtype=np.int64)[asked],
+            "question": np.asarray(self._questions, dtype=np.int64)[asked],
+            "text": np.asarray(self._texts, dtype=np.int64)[asked],
+            "chance": np.asarray(self._hashes, dtype=np.uint64)[asked],
+            "row": place[row],
+            "value": value,
+        }
+
+
+def read_facet_rows(file: Path, criterion: Criterion, codes: ValueCodes, on_bytes: Callable[[int], None]) -> FacetRows:
+    """Read a file of evaluations, as `ragweir score --out` writes it, in any format that is read.
+
+    Raises:
+        PermanentError: if it cannot be read, or does not hold evaluations.
+    """
+    found = FacetRows(criterion, codes)
+    read_evaluations(file, found.add, on_bytes)
+    return found.checked(str(file))
+
+
+def servings(now: FacetRows, before: FacetRows | None, codes: ValueCodes) -> Servings:
+    """Return the events of a file, and of the one that it is compared with, with all that they carry."""
+    parts = [each.columns() for each in (now, before) if each is not None]
+    sizes = [len(each["bad"]) for each in parts]
+    starts = np.cumsum([0, *sizes])
+    column = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+    rows = [np.where(each["row"] < 0, -1, each["row"] + start) for each, start in zip(parts, starts, strict=False)]
+    row, value = np.concatenate(rows), column["value"]
+    known = np.array([each is not None for each in codes.names], dtype=bool)
+    used = (row >= 0) & known[value] if len(value) else row >= 0
+    stratum, schemes = _strata(column, codes.facets, has_reference=before is not None)
+    return Servings(
+        bad=column["bad"],
+        present=np.repeat([True, False][: len(parts)], sizes),
+        stratum=stratum,
+        session=_dense(column["session"]),
+        question=_dense(column["question"]),
+        chance=column["chance"],
+        row=row[used].astype(np.int32),
+        value=value[used],
+        facet=np.array(codes.facet, dtype=np.int64),
+        schemes=schemes,
+    )
+
+
+def _strata(
+    column: dict[str, NDArray[Any]], facets: Sequence[str], *, has_reference: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the stratum of each event, and for each facet and stratum the one in which its values are compared.
+
+    Events before and after are of other hours and versions, so that only the application is the same.
+    """
+    names = ["judged", *NOT_HELD, "hour"]
+    if has_reference:
+        names = [each for each in names if each not in {VERSION, "hour"}]
+    keys = np.stack([column[name] for name in names], axis=1)
+    kinds, stratum = np.unique(keys, axis=0, return_inverse=True)
+    schemes = np.zeros((max(1, len(facets)), len(kinds)), np.int64)
+    for number, facet in enumerate(facets):
+        held = kinds.copy()
+        for place, name in enumerate(names):
+            if facet in NOT_HELD.get(name, ()):
+                held[:, place] = 0
+        schemes[number] = np.unique(held, axis=0, return_inverse=True)[1].ravel()
+    return stratum.ravel().astype(np.int64), schemes
+
+
+def _dense(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return numbers from 0 in place of hashes; NONE stays."""
+    found, place = np.unique(keys, return_inverse=True)
+    return np.where(keys == NONE, NONE, place.ravel()).astype(np.int64) if len(found) else keys
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(errors="replace"), digest_size=8).digest())
+
+
+def _key(text: str) -> int:
+    """Return a hash that is not NONE."""
+    return _hash(text) >> 1

@@ -1,0 +1,81 @@
+"""Numbers for the values of facets, at most so many at once."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from zlib import crc32
+
+LONGEST = 200
+"""Number of characters of a value that are kept; a longer one has a digest in place of its end."""
+DROPPED = -1
+"""The number of a value that is left out."""
+_DIGEST_BYTES = 8
+
+
+class ValueCodes:
+    """The values of facets with their numbers.
+
+    Above the limit half of the values of facets with many values are left out, chosen by hash, and then half of the
+    rest, so that what is left is a random part of them, the same one of every file.
+
+    Args:
+        most: the limit.
+        kept: facets of which no value is left out.
+    """
+
+    def __init__(self, most: int, kept: frozenset[str]) -> None:
+        self._most, self._kept = most, kept
+        self._codes: dict[str, dict[str, int]] = {}
+        self._size = 0
+        self._level = 0
+        self.facets: list[str] = []
+        """The facets by number."""
+        self.names: list[str | None] = []
+        """The value of each number; None if it is left out."""
+        self.facet: list[int] = []
+        """The number of the facet of each value's number."""
+
+    @property
+    def share(self) -> float:
+        """The share of the values that is kept, of facets with many values."""
+        return 0.5**self._level
+
+    def code(self, facet: str, value: str) -> int:
+        """Return the number of a value; DROPPED if it is left out.
+
+        >>> codes = ValueCodes(1000, frozenset())
+        >>> codes.code("document", "a"), codes.code("document", "b"), codes.code("document", "a"), codes.names
+        (0, 1, 0, ['a', 'b'])
+        """
+        if len(value) > LONGEST:
+            digest = blake2b(value.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
+            value = f"{value[: LONGEST - 2 * _DIGEST_BYTES - 1]}…{digest}"
+        if (own := self._codes.get(facet)) is None:
+            own = self._codes[facet] = {}
+            self.facets.append(facet)
+        found = own.get(value)
+        if found is not None:
+            return found
+        if facet not in self._kept and self._leaves_out(value):
+            return DROPPED
+        found = own[value] = len(self.names)
+        self.names.append(value)
+        self.facet.append(self.facets.index(facet))
+        self._size += 1
+        if self._size > self._most:
+            self._drop_level()
+            return found if self.names[found] is not None else DROPPED
+        return found
+
+    def _leaves_out(self, value: str) -> bool:
+        return self._level > 0 and crc32(value.encode(errors="replace")) % (1 << self._level) != 0
+
+    def _drop_level(self) -> None:
+        """Leave out half of the values that are kept by hash."""
+        self._level += 1
+        for facet, own in self._codes.items():
+            if facet in self._kept:
+                continue
+            for value in [each for each in own if self._leaves_out(each)]:
+                self.names[own.pop(value)] = None
+                self._size -= 1
