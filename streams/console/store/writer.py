@@ -36,6 +36,8 @@ from ragweir.streams.console.store.retention import drop_oldest, give_back, is_o
 from ragweir.streams.console.store.row_maker import NewNames, RowMaker, StoredRow
 
 _MAX_LETTERS = 100_000
+_ASKED = 500
+"""Events that one statement asks for."""
 _PUT_LABEL = """
 insert into label values (?, ?, ?, ?, ?, ?, ?) on conflict (event_id, question, rater) do update
 set withdrawn = excluded.withdrawn, time_us = excluded.time_us, data = excluded.data
@@ -180,12 +182,13 @@ class StoreWriter:
 
     def _known(self, events: Iterable[int]) -> dict[int, tuple[int, Version]]:
         """Return the rows of events that are there, with their versions."""
-        get = self._db.cursor()
-        found = {}
-        for event in sorted(events):
-            old = get.execute("select row, judged_source from event where digest = ?", (event,)).fetchone()
-            if old is not None:
-                found[event] = old[0], Version(old[1] is not None, old[1])
+        ids, found = sorted(events), {}
+        for at in range(0, len(ids), _ASKED):
+            part = ids[at : at + _ASKED]
+            places = ",".join("?" * len(part))
+            wanted = f"select digest, row, judged_source from event where digest in ({places})"  # noqa: S608
+            for event, row, source in self._db.execute(wanted, part):
+                found[event] = row, Version(source is not None, source)
         return found
 
     def _mark_dead(self, rows: Iterable[int]) -> None:
