@@ -25,6 +25,8 @@ _FORM = ("metric", "low", "high")
 _HEADLINES = ("unsupported_risk", "context_support", "judge_faithfulness", "unsupported_sentences")
 _MOST_COLUMNS = 5
 _MOST_CHOICES = 200
+_MOST, _MOST_FIELDS = 8_192, 200
+"""Limits on what a form sends: characters and fields."""
 
 
 class ListColumn(NamedTuple):
@@ -108,7 +110,10 @@ def _from_form(text: str) -> str | None:
 
     A form sends its empty fields, too, and cannot name a field by the value of another one.
     """
-    pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_CHOICES) if len(text) < 8_192 else []
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS) if len(text) < _MOST else []
+    except ValueError:
+        pairs = []  # A query has fewer fields, too, which is what the reader is told.
     given = dict(pairs)
     if "form" not in given:
         return None

@@ -91,7 +91,22 @@ def test_the_list_is_downloaded_as_json_lines(pages: ShownPages) -> None:
     assert answer.headers["content-disposition"] == 'attachment; filename="answers.jsonl"'
 
 
-@pytest.mark.parametrize("query", ["x=1", "sort=nothing", "min.unsupported_risk=a", "slo=other", "after=1", "limit=0"])
+MANY = "form=1&" + "&".join(f"application={number}" for number in range(300))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        MANY,
+        "form=1&id=" + "x" * 9_000,
+        "x=1",
+        "sort=nothing",
+        "min.unsupported_risk=a",
+        "slo=other",
+        "after=1",
+        "limit=0",
+    ],
+)
 def test_a_wrong_query_is_named(pages: ShownPages, query: str) -> None:
     html = pages.page(f"/answers?{query}", 400)
     assert "Bad Request" in html
