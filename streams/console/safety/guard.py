@@ -97,12 +97,15 @@ class Guard:
         """Return the answer to a person who has to log in first; None if the page may be shown."""
         person = self._access.person(request)
         request.state.person = person
-        if person is not None or request.url.path == LOGIN or request.url.path.startswith(STATIC):
+        if request.url.path == LOGIN or request.url.path.startswith(STATIC):
+            return None
+        if is_from_elsewhere(request):
+            # Also for a person whom a proxy names: another site's page makes no page of ours read anything.
+            return render(request, "continue.html", address=return_path(request))
+        if person is not None:
             return None
         if request.method == "POST":
             return _refused(401, "You are not logged in, or no longer; log in on another tab, and send the form again.")
-        if is_from_elsewhere(request):
-            return render(request, "continue.html", address=return_path(request))
         return RedirectResponse(login_path(request), 303)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -14,6 +14,8 @@ from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_SECONDS = 2.0
+_MOST_AT_ONCE = 4
+"""Threads that fetch or wait for it. One more is turned away at once, so that waiting ones do not pile up."""
 _POLL_SECONDS = 0.1
 _GONE = (KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
@@ -29,15 +31,25 @@ class RecordFetcher:
         # A record that retention deleted is an error, and not the first record that is left.
         self._properties = {**reader_properties(settings), "auto.offset.reset": "error"}
         self._lock = Lock()
+        self.places = BoundedSemaphore(_MOST_AT_ONCE)
+        """The places of threads, of which a fetch takes one."""
         self._consumer: Consumer | None = None
 
     def fetch(self, topic: str, partition: int, offset: int) -> Record | None:
         """Return the record at a position; None if retention or compaction deleted it, or it never was there.
 
         Raises:
-            Unreachable: if no broker answers within two seconds, or other threads wait for one as long.
+            Unreachable: if no broker answers within two seconds, other threads wait for one as long, or are too many.
             PermanentError: if Kafka answers with another error.
         """
+        if not self.places.acquire(blocking=False):
+            raise Unreachable("other pages are waiting for Kafka; load this one again")
+        try:
+            return self._fetched(topic, partition, offset)
+        finally:
+            self.places.release()
+
+    def _fetched(self, topic: str, partition: int, offset: int) -> Record | None:
         until = machine.monotonic() + _TIMEOUT_SECONDS
         if not self._lock.acquire(timeout=_TIMEOUT_SECONDS):
             raise Unreachable("other pages are waiting for Kafka; load this one again")

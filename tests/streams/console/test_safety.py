@@ -3,6 +3,7 @@
 import hmac
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from structlog.testing import capture_logs
 
-from ragweir.errors import ConfigurationError
+from ragweir.errors import ConfigurationError, Unreachable
 from ragweir.streams.console.safety import authentication
 from ragweir.streams.console.safety.authentication import SESSION_SECONDS, Access, read_token
 from ragweir.streams.console.safety.forms import MAX_BYTES, read_form
+from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.runtime.serving.server import HEAD_BYTES
+from ragweir.streams.settings import from_groups
 from ragweir.streams.settings.console import ConsoleSettings
 
 SECRET = "what the event said"
@@ -271,6 +274,29 @@ def test_a_link_of_another_site_is_followed_by_a_page_of_our_own() -> None:
     answer = client.get("/?slo=a&b=%22", headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 200
     assert '<meta http-equiv="refresh" content="0; url=/?slo=a&amp;b=%22">' in answer.text
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_site_makes_no_page_read_anything_for_a_person_whom_a_proxy_names(site: str) -> None:
+    """As by an image whose address is a page that reads Kafka: a proxy would name the person for it, too."""
+    client = stranger(console_of(PAGES, **PROXY), "10.1.2.3")
+    assert client.get("/", headers={**NAMED, "Sec-Fetch-Site": "same-origin"}).text == "Bo"
+    assert client.get("/", headers={**NAMED, "Sec-Fetch-Site": "none"}).text == "Bo"
+    answer = client.get("/", headers={**NAMED, "Sec-Fetch-Site": site})
+    assert 'http-equiv="refresh"' in answer.text
+
+
+def test_four_pages_at_once_read_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is told to come again, and does not wait with the others."""
+    fetcher = RecordFetcher(from_groups({"kafka": {"bootstrap_servers": "127.0.0.1:1"}}))
+    monkeypatch.setattr(RecordFetcher, "_fetched", lambda *_: None)
+    with ExitStack() as pages:
+        for _ in range(4):
+            assert fetcher.fetch("t", 0, 0) is None
+            pages.enter_context(fetcher.places)
+        with pytest.raises(Unreachable, match="load this one again"):
+            fetcher.fetch("t", 0, 0)
+    assert fetcher.fetch("t", 0, 0) is None
 
 
 @pytest.mark.parametrize("path", ["/", "/login", "/broken", "/no-such-page", "/static/console.css", "/static/none"])
