@@ -18,6 +18,7 @@ from ragweir.schemas.feedback import JoinedFeedback, UnmatchedFeedback
 from ragweir.schemas.window import Window
 from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
 from ragweir.streams.analysis.checks.user_feedback import feedback, summary
+from ragweir.streams.clients.publish import Publisher
 from ragweir.streams.runtime.kafka.reader import topics
 from ragweir.streams.runtime.kafka.topics import create_topics
 from ragweir.streams.services.shared.raters import hashed_rater
@@ -167,8 +168,10 @@ def test_feedback_is_joined_exactly_once_through_kills(settings: Settings, servi
     assert (match.stop(), tally.stop()) == (0, 0)
 
 
-def test_a_file_of_feedback_is_published(settings: Settings, services: Services, tmp_path: Path) -> None:
-    """What is no feedback is reported by line; `ragweir feedback` joins the rest."""
+def test_feedback_of_a_file_and_of_an_application_is_joined(
+    settings: Settings, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no feedback is reported by line; `ragweir feedback` joins the rest, and what an application sends."""
     evaluate(settings, range(3))
     file = tmp_path / "feedback.jsonl"
     lines: list[dict[str, Any]] = [{"event_id": f"e{number}", "name": "thumbs", "value": "up"} for number in range(3)]
@@ -179,11 +182,18 @@ def test_a_file_of_feedback_is_published(settings: Settings, services: Services,
     assert sent.returncode == 1
     assert b"line 2: the feedback names an event and a trace" in sent.stderr
     assert b"3 published to" in sent.stderr
+    monkeypatch.setenv("RAGWEIR_TOPICS__PREFIX", settings.topics.prefix)
+    with Publisher(bootstrap_servers=settings.kafka.bootstrap_servers) as publisher:
+        publisher.feedback("edited", 0.5, trace_id=f"{2:032X}", giver="Ada")
+        assert publisher.flush(30)
     service = services.start("feedback", variables=variables(settings))
-    eventually(lambda: len(newest(settings, "feedback.joined")) == 3, "all is joined")
+    eventually(lambda: len(newest(settings, "feedback.joined")) == 4, "all is joined")
+    (edited,) = [value for key, value in newest(settings, "feedback.joined").items() if b"edited" in (key or b"")]
+    joined = JoinedFeedback.model_validate_json(edited)
+    assert (joined.event_id, joined.value, joined.giver) == ("e2", 0.5, hashed_rater("Ada", KEY))
     assert service.stop() == 0
     context = CheckContext(settings.model_copy(update={"feedback": FeedbackSettings(enabled=True)}), topics(settings))
-    assert feedback(context).startswith("about 3 records of feedback in the last day, about 0 of")
+    assert feedback(context).startswith("about 4 records of feedback in the last day, about 0 of")
     with pytest.raises(CheckWarning, match=r"labels\.key is the default"):
         feedback(CheckContext(context.settings.model_copy(update={"labels": LabelSettings()}), context.topics))
     with pytest.raises(CheckWarning, match=r"about 11 of feedback\.unmatched: "):
