@@ -39,8 +39,10 @@ def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
             raise HTTPException(400, str(error)) from None
         if stored is None:
             raise HTTPException(404, "There is no answer with this id here.")
-        search = str(query.page())
-        return render(request, "answer.html", **_values(content, stored), before=before, after=after, search=search)
+        search, state = str(query.page()), content.store.state()
+        return render(
+            request, "answer.html", **_values(content, stored), before=before, after=after, search=search, state=state
+        )
 
     return [
         Route("/answers/{event_id:path}", answer),

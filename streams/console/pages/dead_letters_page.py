@@ -49,6 +49,7 @@ def dead_letters_routes(content: ConsoleContent) -> list[BaseRoute]:
             "dead_letters.html",
             total=len(letters),
             has_topics=content.letter is not None,
+            state=content.store.state(),
             groups=[_shown(each, letters) for each in groups],
         )
 

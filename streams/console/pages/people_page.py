@@ -32,7 +32,14 @@ def agreement_routes(content: ConsoleContent) -> list[BaseRoute]:
     def agreement(request: Request) -> Response:
         found = content.agreement()
         tables = [(table, [_number(name, own) for name, own in table.numbers]) for table in found.tables]
-        return render(request, "agreement.html", tables=tables, notes=found.notes, command=content.agreement_command)
+        return render(
+            request,
+            "agreement.html",
+            tables=tables,
+            notes=found.notes,
+            command=content.agreement_command,
+            state=content.store.state(),
+        )
 
     return [Route("/agreement", agreement)]
 

@@ -32,6 +32,7 @@ def test_the_verdict_the_sentences_and_the_passages_are_shown(tmp_path: Path) ->
     assert '<span id="p2-1" class="said"><mark class="mark shared">Return</mark>' in html
     first, second = (html.index(f'<article id="p{number}"') for number in (2, 1))
     assert first < second, "the cited passage is the first"
+    assert "1 answer is kept, from 2026-11-21 10:03:04 UTC to 2026-11-21 10:03:04 UTC." in text
     assert f"ragweir explain returns --file {tmp_path}/evaluations.jsonl" in text
 
 
