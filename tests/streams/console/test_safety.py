@@ -396,4 +396,4 @@ def test_a_template_escapes_all_that_it_shows() -> None:
         for way in ("|safe", "| safe", "autoescape", "style=", " onclick", " onload", "javascript:", "//"):
             assert way not in text, (template, way)
     makers = [module.name for module in folder.rglob("*.py") if "Markup" in module.read_text(encoding="utf-8")]
-    assert makers == ["template_filters.py"], "one module makes HTML of texts; test_hostile_events.py tries it"
+    assert makers == ["template_filters.py"], "one module makes HTML of texts; test_hostile_pages.py tries it"
