@@ -1,6 +1,6 @@
 """The evaluations of a file as columns of facets, strata, sessions and questions, with those of their events.
 
-A file of a million evaluations with ten values each takes some 500 MB.
+A file of 200,000 evaluations with ten values each takes some 400 MB.
 """
 
 from __future__ import annotations

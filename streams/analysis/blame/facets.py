@@ -39,8 +39,12 @@ def event_facets(event: Interaction) -> Iterator[tuple[str, str]]:
     {'chunk': 'c', 'rank': '2', 'language': 'English', 'question_length': 'under 10 words',
      'answer_length': 'under 10 words'}
     """
-    for context in (event.contexts or ())[:MAX_PARTS]:
+    contexts = (event.contexts or ())[:MAX_PARTS]
+    for context in contexts:
         yield from _of_context(context)
+    ranks = [each.rank for each in contexts if each.rank is not None and 0 <= each.rank <= _MOST_RANK]
+    if ranks:  # The best alone: further ranks say how many chunks there are.
+        yield "rank", str(min(ranks))
     for span in [each for each in event.spans or () if each.kind == "tool" and each.name][:MAX_PARTS]:
         yield "tool", str(span.name)
         if span.error is not None:
@@ -54,12 +58,10 @@ def event_facets(event: Interaction) -> Iterator[tuple[str, str]]:
 
 
 def _of_context(context: Context) -> Iterator[tuple[str, str]]:
-    rank = context.rank if context.rank is not None and 0 <= context.rank <= _MOST_RANK else None
     named = (DOCUMENT, context.document_id), ("chunk", context.chunk_id)
-    method = ("retrieval_method", context.retrieval_method)
-    for facet, value in (*named, method, ("rank", rank)):
+    for facet, value in (*named, ("retrieval_method", context.retrieval_method)):
         if value is not None:
-            yield facet, str(value)
+            yield facet, value
 
 
 def length_class(text: str) -> str:
