@@ -112,3 +112,9 @@ def log_in(page: Page, place: RunningConsole, name: str = "Ada", to: str = "/") 
     page.wait_for_url("**/")
     if to != "/":
         page.goto(to)
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key once the page's script listens: its text is there before."""
+    page.wait_for_load_state("load")
+    page.keyboard.press(key)

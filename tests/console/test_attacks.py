@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from chromium_console import Heard, RunningConsole, chromium, console, log_in, looking
+from chromium_console import Heard, RunningConsole, chromium, console, log_in, looking, press
 from playwright.sync_api import Browser, Page
 
 ATTACKS = (
@@ -115,7 +115,7 @@ def test_nothing_runs_while_people_label(browser: Browser, place: RunningConsole
             shown = page.inner_text("main")
             assert any(attack.split("\n")[0] in shown for attack in ATTACKS[:-1]) or "gnp.exe" in shown
             assert heard.reports == []
-            page.keyboard.press("y")
+            press(page, "y")
         page.get_by_text(f"All {len(ATTACKS)} are answered").wait_for()
         assert heard.reports == []
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import orjson
-from chromium_console import chromium, console, log_in, looking
+from chromium_console import chromium, console, log_in, looking, press
 
 from ragweir.streams.analysis.labels.store import read_labels
 
@@ -27,7 +27,7 @@ def test_twenty_labels_by_keyboard_alone(tmp_path: Path) -> None:
         answered = 0
         for key in keys:
             answered += {"s": 0, "u": -1}.get(key, 1)
-            page.keyboard.press(key)
+            press(page, key)
             page.get_by_text(f"{answered} of 24 answered").wait_for()
             page.get_by_text({"s": "Skipped:", "u": "Taken back:"}.get(key, "Saved:")).wait_for()
         labels = [*read_labels(tmp_path / "labels.jsonl").current()]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from chromium_console import chromium, console, log_in, looking
+from chromium_console import chromium, console, log_in, looking, press
 
 from ragweir.streams.analysis.labels.store import read_labels
 from tools.chromium import find
@@ -26,9 +26,9 @@ def test_a_person_logs_in_by_the_printed_address_and_labels_by_keyboard(tmp_path
     with console(tmp_path, _EVENTS, draw=2) as place, chromium() as browser, looking(browser, place) as (page, heard):
         log_in(page, place, to="/review")
         assert "#" not in page.url
-        page.keyboard.press("y")
+        press(page, "y")
         page.get_by_text("Saved: yes.").wait_for()
-        page.keyboard.press("n")
+        press(page, "n")
         page.get_by_text("All 2 are answered").wait_for()
         assert [each.value for each in read_labels(tmp_path / "labels.jsonl").current()] == [True, False]
         assert heard.reports == []
