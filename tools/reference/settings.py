@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -91,7 +92,7 @@ def _default(field: FieldInfo) -> str:
         return names or "[the rules below](#the-default-rules)"
     if isinstance(default, dict):
         return ", ".join(code(f"{key} = {_toml(value)}") for key, value in default.items())
-    return code(_toml(default))
+    return code(_toml(str(default) if isinstance(default, Path) else default))
 
 
 def _toml(value: object) -> str:
