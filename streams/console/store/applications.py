@@ -42,13 +42,12 @@ class _Totals:
         self._parts = parts
         self.values = np.zeros((0, parts))
 
-    def add(self, rows: Ints, places: Ints, weights: Floats | None = None) -> None:
-        """Add the events of a part of the store, by rows and places in this table."""
-        most = int(rows.max(initial=-1)) + 1
+    def add(self, places: Ints, weights: Floats | Flags) -> None:
+        """Add the events of a part of the store, by places in this table, row after row, and with their weights."""
+        most = int(places.max(initial=-1)) // self._parts + 1
         if most > len(self.values):
             self.values = np.concatenate((self.values, np.zeros((most - len(self.values), self._parts))))
-        size = len(self.values) * self._parts
-        self.values += np.bincount(rows * self._parts + places, weights, size).reshape(self.values.shape)
+        self.values += np.bincount(places, weights, self.values.size).reshape(self.values.shape)
 
     def of(self, row: int) -> Floats:
         """Return the totals of an application by part."""
@@ -72,6 +71,8 @@ class ApplicationCounting:
         self._width = max(1, -(-(microseconds(until) - self._since) // parts))
         self._rows: dict[int, int] = {}
         """The row of each application, by the number of its name."""
+        self._table = np.full(2, -1, np.int64)
+        """The same as a table, from the lowest number on."""
         self._first, self._last = (np.full(_MOST + 1, limit, np.int64) for limit in (2**63 - 1, -(2**63)))
         self._events, self._judged = _Totals(parts), _Totals(parts)
         self._by_slo = {name: tuple(_Totals(parts) for _ in range(4)) for name in conditions.objectives}
@@ -86,8 +87,10 @@ class ApplicationCounting:
         rows = self._rows_of(part.field("application"))
         places = np.clip((times - self._since) // self._width, 0, self._parts - 1)
 
+        places += rows * self._parts
+
         def add(totals: _Totals, flags: Flags, weights: Floats | None = None) -> None:
-            totals.add(rows[flags], places[flags], None if weights is None else weights[flags])
+            totals.add(places, flags if weights is None else np.where(flags, weights, 0.0))
 
         add(self._events, found)
         add(self._judged, found & (part.field("judged") == 1))
@@ -105,11 +108,15 @@ class ApplicationCounting:
 
     def _rows_of(self, numbers: Ints) -> Ints:
         """Return the row of each application, given by the number of its name."""
-        own, places = np.unique(numbers, return_inverse=True)
-        for number in own.tolist():
-            if number not in self._rows:
-                self._rows[number] = min(_MOST, len(self._rows))
-        return np.array([self._rows[number] for number in own.tolist()], np.int64)[places]
+        most = int(numbers.max()) - OTHER + 1
+        if most > len(self._table):
+            self._table = np.concatenate((self._table, np.full(most - len(self._table), -1, np.int64)))
+        found = self._table[numbers - OTHER]
+        if (new := found < 0).any():
+            for number in np.unique(numbers[new]).tolist():
+                self._rows[number] = self._table[number - OTHER] = min(_MOST, len(self._rows))
+            found = self._table[numbers - OTHER]
+        return found
 
     def counts(self) -> list[ApplicationCounts]:
         """Return the counts of each application, those with most answers first."""

@@ -170,7 +170,9 @@ def _with_document(number: int) -> Condition:
     def condition(part: RowRange) -> Flags:
         counts, digests = part.documents()
         found = np.zeros(part.rows, np.bool_)
-        found[np.repeat(np.arange(part.rows), counts)[digests == number]] = True
+        places = np.flatnonzero(digests == number)
+        if len(places):
+            found[np.searchsorted(np.cumsum(counts), places, side="right")] = True
         return found
 
     return condition

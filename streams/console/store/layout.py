@@ -198,6 +198,11 @@ def packed(data: bytes) -> bytes:
     return small + _ZSTD if 2 * len(small) < len(data) else data + _RAW
 
 
+def raw(data: bytes) -> bytes:
+    """Return bytes as a column keeps them that is searched as a whole: never compressed."""
+    return data + _RAW
+
+
 def unpacked(data: bytes) -> memoryview:
     """Return the bytes of a column.
 

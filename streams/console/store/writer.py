@@ -29,6 +29,7 @@ from ragweir.streams.console.store.layout import (
     layouts,
     microseconds,
     packed,
+    raw,
     size_of,
 )
 from ragweir.streams.console.store.people_series import people_labels
@@ -212,11 +213,12 @@ class StoreWriter:
         documents = [row[5] for row in rows]
         cols = {FIELD_NUMBERS[name]: np.ascontiguousarray(heads[name]).tobytes() for name in FIELD_NUMBERS}
         cols |= {number: scores[place].tobytes() for place, number in enumerate(metrics)}
-        cols[IDS] = np.array([len(each) for each in ids], "<u4").tobytes() + b"".join(ids)
         cols[DOCUMENTS] = bytes([len(each) // 4 for each in documents]) + b"".join(documents)
         db.executemany(
             "insert into col values (?, ?, ?)", [(number, first, packed(data)) for number, data in sorted(cols.items())]
         )
+        lengths = np.array([len(each) for each in ids], "<u4").tobytes()
+        db.execute("insert into col values (?, ?, ?)", (IDS, first, raw(lengths + b"".join(ids))))
         lines = []
         for at in range(0, SEGMENT_ROWS, LINE_ROWS):
             part = slice(at, at + LINE_ROWS)
