@@ -13,6 +13,7 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_SECONDS = 10.0
+_FETCH_MS = 5
 _WAIT_SECONDS = 0.1
 
 Written = Mapping[int, Mapping[int, bytes]]
@@ -38,12 +39,19 @@ class ReadBack:
             KafkaException: if it answers with an error.
         """
         if self._consumer is None:
-            self._consumer = build(Consumer, reader_properties(self._settings))
+            # A fetch at the end of a partition, which the next one waits for, is answered soon.
+            self._consumer = build(Consumer, {**reader_properties(self._settings), "fetch.wait.max.ms": _FETCH_MS})
         missing = {partition: dict(values) for partition, values in written.items() if values}
         self._consumer.assign([TopicPartition(self._topic, each, min(own)) for each, own in missing.items()])
+        try:
+            return self._returns(self._consumer, missing)
+        finally:
+            self._consumer.unassign()
+
+    def _returns(self, consumer: Consumer, missing: dict[int, dict[int, bytes]]) -> bool:
         until = machine.monotonic() + _TIMEOUT_SECONDS
         while missing and machine.monotonic() < until:
-            if (message := self._consumer.poll(_WAIT_SECONDS)) is None:
+            if (message := consumer.poll(_WAIT_SECONDS)) is None:
                 continue
             if (error := message.error()) is not None:
                 if error.code() not in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
