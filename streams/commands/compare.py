@@ -16,6 +16,7 @@ from rich.text import Text
 from ragweir.metrics.aggregation.estimate import parse_estimate_name
 from ragweir.metrics.metric import Metric
 from ragweir.streams.analysis.compare.gates import EXAMPLE, Gate
+from ragweir.streams.analysis.console_links import segment
 from ragweir.streams.analysis.evaluation_source import EvaluationSource, ShowProgress
 from ragweir.streams.commands.app import FAILURE, app, err, out, settings
 from ragweir.streams.commands.progress import Bars
@@ -72,6 +73,7 @@ def compare(
     _report(comparison)
     if json_file:
         write(json_file, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
+        _say_page(effective, json_file)
     if html:
         from ragweir.streams.analysis.compare.html_report import page  # noqa: PLC0415 - with the module that needs DuckDB
 
@@ -80,6 +82,13 @@ def compare(
         err.say(f"failed: {failure}", "red")
     if failures:
         raise typer.Exit(FAILURE)
+
+
+def _say_page(effective: Settings, file: Path) -> None:
+    """Print the link to a comparison that is in the folder of the console's."""
+    own, suffix = effective.console, file.suffix
+    if own.public_url and suffix == ".json" and file.resolve().parent == (own.folder / "compare").resolve():
+        out.say(f"In the console: {own.public_url}/compare/{segment(file.stem)}")
 
 
 def _compared(

@@ -88,3 +88,14 @@ def test_explain_has_the_link_to_the_page_of_its_event(tmp_path: Path) -> None:
     done = ragweir("explain", "0", "--file", file, RAGWEIR_CONSOLE__PUBLIC_URL="https://ragweir.example.org")
     assert done.stdout.endswith(b"In the console: https://ragweir.example.org/answers/0\n")
     assert b"In the console" not in ragweir("explain", "0", "--file", file).stdout
+
+
+def test_compare_has_the_link_to_what_it_wrote_for_the_console(tmp_path: Path) -> None:
+    """A comparison that is written elsewhere has no page."""
+    scored(tmp_path)
+    (tmp_path / "ragweir-console" / "compare").mkdir(parents=True)
+    own = {"folder": tmp_path, "RAGWEIR_CONSOLE__PUBLIC_URL": "https://ragweir.example.org"}
+    line = ("compare", "evaluations.jsonl", "evaluations.jsonl", "--json")
+    done = ragweir(*line, "ragweir-console/compare/a b.json", **own)
+    assert b"In the console: https://ragweir.example.org/compare/a%20b\n" in done.stdout
+    assert b"In the console" not in ragweir(*line, "other.json", **own).stdout
