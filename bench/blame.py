@@ -21,6 +21,7 @@ RIGHT: Mapping[Plant, list[tuple[str, str | None]]] = {
     "document": [("document", None)],
     "apart": [("version", None), ("document", None)],
     "inside": [("version", None), ("document", "version")],
+    "confined": [("document, version", None)],
     "innocent": [("document", None)],
 }
 """The causes of each plant, with the one that each is within."""
@@ -48,7 +49,7 @@ def servings_of(traffic: ServedTraffic, *, with_sessions: bool = True) -> Servin
 def found_in(traffic: ServedTraffic, *, with_sessions: bool = True) -> FoundCauses:
     """Return the causes in traffic."""
     rows = servings_of(traffic, with_sessions=with_sessions)
-    return causes(rows, [frozenset([VERSION]), frozenset()])
+    return causes(rows, [frozenset([VERSION]), frozenset()], frozenset([VERSION]))
 
 
 def named(traffic: ServedTraffic) -> list[tuple[str, str | None]]:
@@ -56,7 +57,7 @@ def named(traffic: ServedTraffic) -> list[tuple[str, str | None]]:
     documents = int(traffic.documents.max()) + 1
     names = {0: "document", documents + 1: "version"}
     found = [(each.values, each.within) for each in found_in(traffic).causes]
-    titles = [names.get(values[0], f"value {values[0]}") for values, _ in found]
+    titles = [", ".join(names.get(each, f"value {each}") for each in values) for values, _ in found]
     return [(titles[n], None if within is None else titles[within]) for n, (_, within) in enumerate(found)]
 
 
@@ -97,13 +98,14 @@ def planted(seeds: int = 100) -> Iterator[Table]:
 
 
 def plants(seeds: int = 100, servings: int = 300) -> Iterator[Table]:
-    """Return how often the causes of five plants are named, and nothing else."""
+    """Return how often the causes of six plants are named, and nothing else."""
     shown = Table(
         *("plant", "seeds", "named rightly"),
         title="Causes that are named rightly",
         caption=f"20,000 answers, {servings} with the planted document, sessions of four. `version`: +10 points; "
         "`document`: 35 % bad; `apart`: both; `inside`: the version +10 points, and the document bad in it alone; "
-        "`innocent`: 70 % of the bad document's answers have another one as well.",
+        "`confined`: the document bad in the version alone, which is not bad without it; `innocent`: 70 % of the bad "
+        "document's answers have another one as well.",
     )
     for number, (plant, right) in enumerate(RIGHT.items()):
         kind = TrafficKind(servings=servings)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Plant = Literal["nothing", "version", "document", "apart", "inside", "innocent"]
+Plant = Literal["nothing", "version", "document", "apart", "inside", "confined", "innocent"]
 HOURS = 6
 BASE = 0.05
 """Share of bad answers where nothing is planted."""
@@ -81,6 +81,8 @@ def served(kind: TrafficKind, plant: Plant, chance: np.random.Generator) -> Serv
     if plant == "apart":
         risk = np.where(has, BAD_DOCUMENT + WORSE_VERSION * version, risk)
     if plant == "inside":
+        risk = np.where(has & (version == 1), BAD_DOCUMENT + WORSE_VERSION, risk)
+    if plant == "confined":
         risk = np.where(has & (version == 1), BAD_DOCUMENT + WORSE_VERSION, risk)
     hour = np.arange(events) * HOURS // events
     return ServedTraffic(chance.random(events) < risk, version, hour, session, documents, chance.permutation(events))

@@ -3,7 +3,8 @@
 Every value with enough servings is tested. A normal approximation decides which tests are made exactly: its tail is too
 small by factors of 10 to 1,300 where a million values are tested. Findings are named from the most certain one on. One
 that shares nearly all of its events with a cause is another name of it. One that is no longer worse without the causes'
-events is explained by them. One that is bad only where a cause is present is within it.
+events is explained by them. One that is bad only where a cause is present is within it, and one that is bad only with
+one version or other field of the events is named together with it.
 """
 
 from __future__ import annotations
@@ -68,12 +69,19 @@ class FoundCauses:
     """True if a value would be found that made all of its events bad."""
 
 
-def causes(rows: Servings, fixed: Sequence[frozenset[int]], *, has_reference: bool = False) -> FoundCauses:
+def causes(
+    rows: Servings,
+    fixed: Sequence[frozenset[int]],
+    fields: frozenset[int] = frozenset(),
+    *,
+    has_reference: bool = False,
+) -> FoundCauses:
     """Return the causes of bad events.
 
     Args:
         rows: the events.
         fixed: for each facet, the facets whose values are the same in each of its strata.
+        fields: facets of which an event has one value, as those of which a cause may be bad with one value only.
         has_reference: true if events are there that are not present, with which the values are compared.
     """
     rows = rows.shuffled()
@@ -88,27 +96,25 @@ def causes(rows: Servings, fixed: Sequence[frozenset[int]], *, has_reference: bo
     significant = np.flatnonzero((p_adjusted <= LEVEL) & (counts.excess[candidates] > 0))
     found.significant = len(significant)
     best = significant[np.argsort(log_p[significant], kind="stable")][:BEST]
-    miss = interval_miss(len(significant), tests) if len(significant) else nan
+    around = -NormalDist().inv_cdf(interval_miss(len(significant), tests) / 2) if len(significant) else nan
     named = _Named(rows, fixed, log(_NAMING / max(1, len(best))), factorials, has_reference=has_reference)
     for each in best.tolist():
         place = int(candidates[each])
-        difference, error = risk_difference(counts.of(place))
-        around = -NormalDist().inv_cdf(miss / 2) * error
+        numbers = int(counts.servings[place]), int(counts.servings_bad[place]), float(counts.excess[place])
+        limits = _limits(counts.of(place), around)
         named.consider(
-            Cause(
-                [int(counts.values[place])],
-                int(counts.servings[place]),
-                int(counts.servings_bad[place]),
-                float(counts.excess[place]),
-                difference,
-                max(-1.0, difference - around),
-                min(1.0, difference + around),
-                float(p_adjusted[each]),
-                float(log_p[each]),
-            )
+            Cause([int(counts.values[place])], *numbers, *limits, float(p_adjusted[each]), float(log_p[each]))
         )
+    if not has_reference:
+        named.narrow([each for each in counts.values.tolist() if int(rows.facet[each]) in fields], around)
     found.causes = named.ranked()
     return found
+
+
+def _limits(counts: StratumCounts, around: float) -> tuple[float, float, float]:
+    """Return the difference with its limits, so many standard errors around it."""
+    difference, error = risk_difference(counts)
+    return difference, max(-1.0, difference - around * error), min(1.0, difference + around * error)
 
 
 def _enough(counts: ValueCounts, factorials: Floats) -> bool:
@@ -173,6 +179,35 @@ class _Named:
         if not self._is_worse_now(events & on, events & ~on, on_facet):
             return False
         return not self._is_worse(events & ~on, ~events & ~on, facet)
+
+    def narrow(self, values: Sequence[int], around: float) -> None:
+        """Restrict causes that are bad with one of some values only to their events with it.
+
+        Args:
+            values: the values, of fields of which each event has one.
+            around: standard errors from a difference to its limits.
+        """
+        level, self._level = self._level, self._level - log(max(1, len(values)))
+        for place, cause in enumerate(self._causes):
+            if self._holder(place) is None:
+                self._narrow(place, [each for each in values if each not in cause.values], around)
+        self._level = level
+
+    def _narrow(self, place: int, values: Sequence[int], around: float) -> None:
+        cause, own = self._causes[place], self._events[place]
+        for value in values:
+            on, facet = self._rows.carries(value), int(self._rows.facet[value])
+            if min(int((own & part).sum()) for part in (on, ~on)) < FEWEST:
+                continue
+            if self._depends(own, self._facet(cause), on, facet):
+                both = own & on
+                counts = compared(self._rows, both, on & ~own, self._facet(cause))
+                cause.values.append(value)
+                cause.servings, cause.bad = int(both.sum()), int((both & self._rows.bad).sum())
+                cause.difference, cause.low, cause.high = _limits(counts, around)
+                cause.excess_bad = cause.difference * cause.servings
+                self._events[place] = both
+                return
 
     def ranked(self) -> list[Cause]:
         """Return the causes by their excess, each with the one that it is within."""

@@ -1,4 +1,4 @@
-"""The counts by which values of facets are compared: of all at once, or of one among some events.
+"""The counts by which values of facets are compared: of all values, or of one among some events.
 
 Without a reference a value's events are compared with the rest of their stratum; with one, with the events of the
 reference that carry the same value.
@@ -15,7 +15,8 @@ from ragweir.metrics.cause.exact_tail import StratumCounts
 from ragweir.metrics.cause.servings import Ints, Mask, Servings
 
 Floats = NDArray[np.float64]
-_Column = NDArray[np.generic]
+_BATCH = 500_000
+"""Number of servings whose counts are made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,53 +67,99 @@ def all_values(rows: Servings, fewest: int, *, has_reference: bool) -> ValueCoun
         fewest: minimum number of servings.
         has_reference: true to compare with the events of the reference.
     """
-    present = rows.present[rows.row]
-    served = np.bincount(rows.value[present], minlength=len(rows.facet))
+    served = np.bincount(rows.value[rows.present[rows.row]], minlength=len(rows.facet))
     values = np.flatnonzero(served >= fewest)
-    asked = np.zeros(len(rows.facet), bool)
-    asked[values] = True
-    kept = np.flatnonzero(asked[rows.value])
-    row, value = rows.row[kept], rows.value[kept].astype(np.int64)
-    now, strata = present[kept], rows.schemes.shape[1]
-    where = rows.schemes[rows.facet[value], rows.stratum[row]]
-    keys, place = np.unique(value * strata + where, return_inverse=True)
-    bad = rows.bad[row]
-    picked = np.zeros(len(row), bool)
-    picked[now] = rows.once(value[now], row[now])
-
-    def count(mask: Mask) -> Ints:
-        return np.bincount(place[mask], minlength=len(keys)).astype(np.int64)
-
-    owner, stratum = keys // strata, keys % strata
-    served_here, served_bad = count(now), count(now & bad)
-    if has_reference:
-        counted = np.zeros(len(row), bool)
-        counted[~now] = rows.once(place[~now].astype(np.int64), row[~now])
-        rest, rest_bad = count(counted), count(counted & bad)
-        all_rest, all_rest_bad = count(~now), count(~now & bad)
-        # A value that the reference lacks is compared with the whole stratum of the reference.
-        absent = np.isin(owner, values[np.bincount(owner, rest, minlength=len(rows.facet))[values] == 0])
-        shown = _totals(rows, rows.once(rows.stratum, np.arange(len(rows.bad))) & ~rows.present)
-        whole = _totals(rows, ~rows.present)
-        at = (rows.facet[owner], stratum)
-        rest, rest_bad = (np.where(absent, s[at], own) for s, own in zip(shown, (rest, rest_bad), strict=True))
-        all_rest, all_rest_bad = (
-            np.where(absent, w[at], own) for w, own in zip(whole, (all_rest, all_rest_bad), strict=True)
+    compared_with = ~rows.present if has_reference else rows.present
+    shown, whole = _totals(rows, rows.counted & compared_with), _totals(rows, compared_with)
+    # Many servings at once would take ten times the memory of the columns themselves.
+    batch = np.cumsum(rows.starts[values + 1] - rows.starts[values]) // _BATCH
+    of_batch = _against_itself if has_reference else _against_the_rest
+    parts = [of_batch(rows, values[batch == each], shown, whole) for each in np.unique(batch).tolist()]
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return ValueCounts(
+            values, np.zeros(1, np.int64), StratumCounts(none, none, none, none), none, none, np.zeros(0)
         )
-    else:
-        chosen = rows.once(rows.stratum, np.arange(len(rows.bad)))
-        at = (rows.facet[owner], stratum)
-        shown, whole = _totals(rows, chosen), _totals(rows, np.ones(len(chosen), bool))
-        rest, rest_bad = (s[at] - count(m) for s, m in zip(shown, (chosen[row], chosen[row] & bad), strict=True))
-        all_rest, all_rest_bad = (w[at] - own for w, own in zip(whole, (served_here, served_bad), strict=True))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        beyond = np.where(all_rest > 0, served_bad - served_here * all_rest_bad / all_rest, 0.0)
-    starts = np.searchsorted(owner, np.append(values, len(rows.facet))).astype(np.int64)
-    ends = starts[:-1] if len(values) else np.zeros(0, np.int64)
-    served, served_bad = (np.add.reduceat(e, ends) if len(ends) else e for e in (served_here, served_bad))
-    excess: Floats = np.add.reduceat(beyond, ends) if len(ends) else beyond
-    counts = StratumCounts(count(picked), count(picked & bad), rest, rest_bad)
-    return ValueCounts(values, starts, counts, served, served_bad, excess)
+    ends = np.cumsum([0, *(len(each.counts.carried) for each in parts)])
+    starts = [each.starts[:-1] + end for each, end in zip(parts, ends, strict=False)]
+    return ValueCounts(
+        values,
+        np.append(np.concatenate(starts), ends[-1]),
+        StratumCounts(*(np.concatenate(each) for each in zip(*(part.counts for part in parts), strict=True))),
+        np.concatenate([each.servings for each in parts]),
+        np.concatenate([each.servings_bad for each in parts]),
+        np.concatenate([each.excess for each in parts]),
+    )
+
+
+class _Batch:
+    """The servings of some values, by value and stratum."""
+
+    def __init__(self, rows: Servings, values: Ints) -> None:
+        self.values, self.rows = values, rows
+        own = [np.arange(rows.starts[each], rows.starts[each + 1]) for each in values.tolist()]
+        kept = np.concatenate(own)
+        self.row = rows.row[kept]
+        value, strata = rows.value[kept].astype(np.int64), rows.schemes.shape[1]
+        where = rows.schemes[rows.facet[value], rows.stratum[self.row]]
+        keys, place = np.unique(value * strata + where, return_inverse=True)
+        self.place, self.value = place.astype(np.int64), value
+        self.owner = keys // strata
+        self.at = (rows.facet[self.owner], keys % strata)
+        """The facet and stratum of each row of counts."""
+        self.now, self.bad = rows.present[self.row], rows.bad[self.row]
+
+    def count(self, mask: Mask) -> tuple[Ints, Ints]:
+        """Return the number of servings of each row of counts, and of bad ones."""
+        size = len(self.owner)
+        found = (np.bincount(self.place[chosen], minlength=size) for chosen in (mask, mask & self.bad))
+        all_of_them, bad = (each.astype(np.int64) for each in found)
+        return all_of_them, bad
+
+    def once(self, mask: Mask, group: Ints) -> Mask:
+        """Return which of some servings count if each session and question counts once in a group."""
+        found = np.zeros(len(mask), bool)
+        found[mask] = self.rows.once(group[mask], self.row[mask])
+        return found
+
+    def counts(self, rest: tuple[Ints, Ints], all_rest: tuple[Ints, Ints]) -> ValueCounts:
+        """Return the counts, with those of the events that the values are compared with."""
+        served, bad = self.count(self.now)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beyond: Floats = np.where(all_rest[0] > 0, bad - served * all_rest[1] / all_rest[0], 0.0)
+        starts = np.append(np.searchsorted(self.owner, self.values), len(self.owner)).astype(np.int64)
+        all_served, all_bad, excess = (np.add.reduceat(each, starts[:-1]) for each in (served, bad, beyond))
+        counts = StratumCounts(*self.count(self.once(self.now, self.value)), *rest)
+        return ValueCounts(self.values, starts, counts, all_served, all_bad, excess)
+
+
+_Totals = tuple[Ints, Ints]
+
+
+def _against_the_rest(rows: Servings, values: Ints, shown: _Totals, whole: _Totals) -> ValueCounts:
+    """Return the counts of values against the rest of their strata."""
+    own = _Batch(rows, values)
+    carrying = own.count(rows.counted[own.row] & own.now), own.count(own.now)
+    rest, all_rest = (
+        (total[0][own.at] - less[0], total[1][own.at] - less[1])
+        for total, less in zip((shown, whole), carrying, strict=True)
+    )
+    return own.counts(rest, all_rest)
+
+
+def _against_itself(rows: Servings, values: Ints, shown: _Totals, whole: _Totals) -> ValueCounts:
+    """Return the counts of values against the events of the reference that carry the same value.
+
+    A value that the reference lacks is compared with the whole stratum of the reference.
+    """
+    own = _Batch(rows, values)
+    carrying = own.count(own.once(~own.now, own.place)), own.count(~own.now)
+    known = np.bincount(own.owner, carrying[0][0], minlength=len(rows.facet))[own.owner] > 0
+    rest, all_rest = (
+        (np.where(known, less[0], total[0][own.at]), np.where(known, less[1], total[1][own.at]))
+        for total, less in zip((shown, whole), carrying, strict=True)
+    )
+    return own.counts(rest, all_rest)
 
 
 def _totals(rows: Servings, mask: Mask) -> tuple[Ints, Ints]:
@@ -137,7 +184,9 @@ def compared(rows: Servings, carried: Mask, rest: Mask, facet: int) -> StratumCo
     scheme, strata = rows.schemes[facet], rows.schemes.shape[1]
     own, other = np.flatnonzero(carried), np.flatnonzero(rest)
     own = own[rows.once(np.zeros(len(own), np.int64), own)]
-    other = other[rows.once(rows.stratum[other], other)]
+    # Of most events those that count are nearly all of those that would, and are known.
+    many = 2 * len(other) > len(rest)
+    other = other[rows.counted[other] if many else rows.once(rows.stratum[other], other)]
 
     def count(places: Ints) -> Ints:
         return np.bincount(scheme[rows.stratum[places]], minlength=strata).astype(np.int64)

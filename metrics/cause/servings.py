@@ -39,7 +39,7 @@ class Servings:
     value: Codes
     """For each serving the place of its event, and the number of the value."""
     facet: Ints
-    """Number of the facet of each value."""
+    """Number of the facet of each value, or of the kind of its facet."""
     schemes: Ints
     """For each facet, and each stratum, the number of the stratum in which its values are compared: that without what
     the facet itself decides."""
@@ -70,6 +70,11 @@ class Servings:
     def starts(self) -> Ints:
         """The place of the first serving of each value, and the number of servings at the end."""
         return np.searchsorted(self.value, np.arange(len(self.facet) + 1)).astype(np.int64)
+
+    @cached_property
+    def counted(self) -> Mask:
+        """Which events count if each session and question counts once in each stratum."""
+        return self.once(self.stratum, np.arange(len(self.bad)))
 
     def events_of(self, value: int) -> Codes:
         """Return the places of the events that carry a value."""

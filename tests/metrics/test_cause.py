@@ -10,7 +10,9 @@ from scipy.stats import false_discovery_control, hypergeom
 
 from bench.blame import RIGHT, found_in, named, servings_of
 from bench.served_documents import TrafficKind, served
+from ragweir.metrics.cause import comparisons
 from ragweir.metrics.cause.causes import causes
+from ragweir.metrics.cause.comparisons import all_values
 from ragweir.metrics.cause.exact_tail import StratumCounts, log_factorials, log_upper_tail, upper_tail
 from ragweir.metrics.cause.multiplicity import adjusted
 from ragweir.metrics.cause.risk_difference import risk_difference
@@ -104,6 +106,23 @@ def test_the_answer_does_not_depend_on_the_order_of_the_events() -> None:
     fixed = [frozenset([1]), frozenset[int]()]
     assert causes(rows, fixed) == causes(shuffled, fixed)
     assert causes(rows, fixed).causes[0].values == [0]
+
+
+@pytest.mark.parametrize("has_reference", [False, True])
+def test_the_counts_do_not_depend_on_how_many_are_made_at_once(
+    has_reference: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = servings_of(served(SMALL, "document", np.random.default_rng(5))).shuffled()
+    if has_reference:
+        rows = Servings(**{**vars(rows), "present": rows.chance % 2 == 0})
+    whole = all_values(rows, 20, has_reference=has_reference)
+    monkeypatch.setattr(comparisons, "_BATCH", 300)
+    parts = all_values(rows, 20, has_reference=has_reference)
+    assert len(whole.values) > 50
+    for one, other in zip(whole.counts, parts.counts, strict=True):
+        assert one.tolist() == other.tolist()
+    for name in ("values", "starts", "servings", "servings_bad", "excess"):
+        assert getattr(whole, name).tolist() == getattr(parts, name).tolist()
 
 
 def flat(bad: list[bool], values: list[int], present: list[bool] | None = None) -> Servings:

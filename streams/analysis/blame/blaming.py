@@ -15,8 +15,8 @@ from ragweir.metrics.cause.causes import FEWEST, Cause, FoundCauses, causes
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
-from ragweir.streams.analysis.blame.facets import APPLICATION, NOT_HELD, OWN
-from ragweir.streams.analysis.blame.value_codes import ValueCodes
+from ragweir.streams.analysis.blame.facets import APPLICATION, KINDS, NOT_HELD, OWN, PART
+from ragweir.streams.analysis.blame.value_codes import MOST_FACETS, ValueCodes
 from ragweir.streams.analysis.labels.criteria import Criterion, criterion
 from ragweir.streams.settings import Settings
 
@@ -167,13 +167,10 @@ def blame_rows(
         name: the name of that which they are compared with.
     """
     rows = servings(now, before, codes)
-    facets = codes.facets
     held = [name for name in NOT_HELD if before is None or name == APPLICATION]
-    numbers = {facet: number for number, facet in enumerate(facets)}
-    fixed = [
-        frozenset(numbers[own] for own in held if own in numbers and facet not in NOT_HELD[own]) for facet in facets
-    ]
-    found = causes(rows, fixed, has_reference=before is not None)
+    fixed = [frozenset(KINDS.index(own) for own in held if each not in NOT_HELD[own]) for each in KINDS]
+    fields = frozenset(range(KINDS.index(PART)))
+    found = causes(rows, fixed, fields, has_reference=before is not None)
     examples = _Examples(now, criterion)
     named = tuple(_named(each, codes, rows.row, rows.value, examples) for each in found.causes)
     asked = now.asked()
@@ -253,34 +250,29 @@ def _notes(
     report: BlameReport, found: FoundCauses, now: FacetRows, before: FacetRows | None, codes: ValueCodes
 ) -> list[str]:
     """Return sentences on what was compared, and what was left out."""
-    metric, sentences = report.criterion.metric, []
-    others = len(now) - report.events
-    if others:
-        sentences.append(f"{others:,} evaluations have no {metric}, and are left out")
-    if not report.events:
-        sentences.append(f"no evaluation has {metric}")
-    elif report.bad == report.events:
-        sentences.append("every answer is bad, so that none is worse than the others")
-    elif not report.bad:
-        sentences.append("no answer is bad")
-    if report.events and not report.enough and report.bad < report.events:
-        sentences.append(
-            f"too little data: a value needs {FEWEST} answers, others of the same application, version and hour to "
-            "compare them with, and several sessions and questions"
-        )
-    sentences.append(
-        f"{found.tested:,} values with at least {FEWEST} answers were tested, {found.significant:,} are {report.words}"
-    )
-    if before is not None and not len(before.asked()):
-        sentences.append(f"no evaluation of {report.reference} has {metric}")
-    if now.with_events and now.lacking_events:
-        sentences.append(f"{now.lacking_events:,} evaluations have no event in the file of events")
-    if codes.share < 1:
-        sentences.append(
-            f"{100 * codes.share:.3g} % of the documents, chunks and labels were tested, chosen by hash "
-            "(blame.max_documents)"
-        )
-    return sentences
+    metric, others = report.criterion.metric, len(now) - report.events
+    differs = 0 < report.bad < report.events
+    said = {
+        f"{others:,} evaluations have no {metric}, and are left out": others,
+        f"no evaluation has {metric}": not report.events,
+        "every answer is bad, so that none is worse than the others": report.events and report.bad == report.events,
+        "no answer is bad": report.events and not report.bad,
+        f"too little data: a value needs {FEWEST} answers, others of the same application, version and hour to compare "
+        "them with, and several sessions and questions": (differs or not report.bad) and not report.enough,
+        f"{found.tested:,} values with {FEWEST} answers or more were tested, {found.significant:,} of them "
+        f"{report.words}": True,
+        f"no evaluation of {report.reference} has {metric}": before is not None and not len(before.asked()),
+        f"{now.lacking_events:,} evaluations have no event in the file of events": now.with_events
+        and now.lacking_events,
+        f"the events of {report.reference} are not in the file of events, so that chunks and tools are left out": before
+        is not None
+        and now.with_events
+        and not before.with_events,
+        f"facets after the first {MOST_FACETS}, such as further labels, are left out": codes.full,
+        f"{100 * codes.share:.3g} % of the documents, chunks and labels were tested, chosen by hash "
+        "(blame.max_documents)": codes.share < 1,
+    }
+    return [sentence for sentence, holds in said.items() if holds]
 
 
 def new_codes(settings: Settings) -> ValueCodes:

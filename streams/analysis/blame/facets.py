@@ -11,24 +11,34 @@ from ragweir.schemas.interaction import Context, Interaction
 APPLICATION, VERSION, MODEL, DOCUMENT = "application", "pipeline_version", "model", "document"
 OWN = (APPLICATION, VERSION, MODEL, "tenant", "environment")
 """Facets that are fields of the evaluation."""
-FACETS = (
-    *OWN,
-    DOCUMENT,
-    *("chunk", "retrieval_method", "rank", "tool", "tool_error", "language", "question_length", "answer_length"),
-)
-"""All facets but those of labels, which are named `labels.NAME`."""
+OF_EVENTS = frozenset("chunk retrieval_method rank tool tool_error language question_length answer_length".split())
+"""Facets that come from events alone. Those of labels are named `labels.NAME`."""
 NOT_HELD: Mapping[str, frozenset[str]] = {
     APPLICATION: frozenset({APPLICATION}),
     VERSION: frozenset({VERSION, MODEL, APPLICATION}),
 }
 """Fields that are equal in a stratum, with the facets whose values are compared whatever the field is: a version
 belongs to one application, and a model mostly to some versions."""
+FIELD, PART = "field", "part"
+KINDS = (APPLICATION, VERSION, MODEL, FIELD, PART)
+"""Kinds of facets, by how their values are compared: fields of which an event has one value, and all others."""
 MAX_PARTS = 64
 """Number of documents, chunks, labels and steps of one event that count, the first ones."""
 _LANGUAGE_CHARACTERS = 400
 _MOST_RANK = 64
 _LENGTHS = (10, 40, 160, 640)
 _LENGTH_NAMES = ("under 10 words", "10 to 39 words", "40 to 159 words", "160 to 639 words", "640 words or more")
+
+
+def kind(facet: str) -> int:
+    """Return the number of a facet's kind.
+
+    >>> [KINDS[kind(facet)] for facet in ("model", "tenant", "document")]
+    ['model', 'field', 'part']
+    """
+    if facet in KINDS:
+        return KINDS.index(facet)
+    return KINDS.index(FIELD if facet in OWN else PART)
 
 
 def event_facets(event: Interaction) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,8 @@ from zlib import crc32
 
 LONGEST = 200
 """Number of characters of a value that are kept; a longer one has a digest in place of its end."""
+MOST_FACETS = 200
+"""Number of facets, such as names of labels, that are kept, the first ones."""
 DROPPED = -1
 """The number of a value that is left out."""
 _DIGEST_BYTES = 8
@@ -26,6 +28,9 @@ class ValueCodes:
     def __init__(self, most: int, kept: frozenset[str]) -> None:
         self._most, self._kept = most, kept
         self._codes: dict[str, dict[str, int]] = {}
+        self._numbers: dict[str, int] = {}
+        self.full = False
+        """True if a facet was left out, since there are too many."""
         self._size = 0
         self._level = 0
         self.facets: list[str] = []
@@ -51,7 +56,11 @@ class ValueCodes:
             digest = blake2b(value.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
             value = f"{value[: LONGEST - 2 * _DIGEST_BYTES - 1]}…{digest}"
         if (own := self._codes.get(facet)) is None:
+            if len(self.facets) == MOST_FACETS:
+                self.full = True
+                return DROPPED
             own = self._codes[facet] = {}
+            self._numbers[facet] = len(self.facets)
             self.facets.append(facet)
         found = own.get(value)
         if found is not None:
@@ -60,7 +69,7 @@ class ValueCodes:
             return DROPPED
         found = own[value] = len(self.names)
         self.names.append(value)
-        self.facet.append(self.facets.index(facet))
+        self.facet.append(self._numbers[facet])
         self._size += 1
         if self._size > self._most:
             self._drop_level()

@@ -12,7 +12,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.blaming import BlameReport, blame_criterion, blame_rows, new_codes
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
-from ragweir.streams.analysis.blame.value_codes import DROPPED, LONGEST, ValueCodes
+from ragweir.streams.analysis.blame.value_codes import DROPPED, LONGEST, MOST_FACETS, ValueCodes
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.services.shared.from_settings import known_catalogue
 from ragweir.streams.settings import Settings, from_groups
@@ -208,6 +208,24 @@ def test_ten_thousand_documents_of_an_event_are_cut() -> None:
     rows = rows_of([evaluation(n, bad=False, document_ids=[f"d{d}" for d in range(10_000)]) for n in range(5)], codes)
     assert len(codes.names) < 100
     assert len(servings(rows, None, codes).row) < 500
+
+
+def test_ten_thousand_names_of_labels_are_cut_and_that_is_said() -> None:
+    rows = [{**each, "labels": {f"l{n}_{k}": "x" for k in range(20)}} for n, each in enumerate(incident()[:500])]
+    codes = new_codes(Settings())
+    report = blame_rows(RISK, rows_of(rows, codes), codes)
+    assert len(codes.facets) == MOST_FACETS
+    assert any("such as further labels" in note for note in report.notes)
+
+
+def test_chunks_are_not_compared_with_a_reference_whose_events_are_unknown() -> None:
+    codes = new_codes(Settings())
+    now, before = rows_of(incident(), codes), rows_of([evaluation(n, bad=n % 20 == 0) for n in range(600)], codes)
+    for n in range(60):
+        now.add_event(Interaction(event_id=f"e{1_000 + n}", query="?", response="Ada.", contexts=[{"chunk_id": "c1"}]))
+    report = blame_rows(RISK, now, codes, before, "before.jsonl")
+    assert {facet for each in report.causes for facet in each.facets}.isdisjoint({"chunk", "answer_length"})
+    assert any("chunks and tools are left out" in note for note in report.notes)
 
 
 def test_above_the_limit_halves_of_the_values_are_left_out_and_the_share_is_said() -> None:
