@@ -32,6 +32,8 @@ _SLACK, _ALWAYS = 20.0, 1e-3
 _NAMING = 0.01
 """Probability with which one of the findings is named although the causes explain it."""
 _LIKELIEST = 8
+_PART = 0.1
+"""Part of a value's difference from which a cause that is served with it may explain it."""
 
 
 @dataclass(slots=True)
@@ -152,15 +154,25 @@ class _Named:
                 self._causes[place].values.append(cause.values[0])
                 return
         facet = int(self._rows.facet[cause.values[0]])
-        if self._is_apart(own, facet) or self._is_inside(own, size, facet) or self._is_condition(own, facet):
+        if (
+            self._is_apart(own, facet, cause.difference)
+            or self._is_inside(own, size, facet)
+            or self._is_condition(own, facet)
+        ):
             self._causes.append(cause)
             self._events.append(own)
 
-    def _is_apart(self, own: Mask, facet: int) -> bool:
-        """Return whether a value is worse without the events of the causes that may explain it."""
+    def _is_apart(self, own: Mask, facet: int, difference: float) -> bool:
+        """Return whether a value is worse without the events of the causes that may explain it.
+
+        A cause may do so if it is more frequent with the value than in the rest, so that it makes a part of the
+        difference. With a reference every cause may.
+        """
         others = np.zeros(len(own), bool)
-        for cause, events in zip(self._causes, self._events, strict=True):
-            if self._has_reference or self._facet(cause) not in self._fixed[facet]:
+        for cause, events in self._each():
+            more = float(events[own].mean() - events[~own].mean()) if not own.all() else 0.0
+            differs = self._facet(cause) not in self._fixed[facet] and more * cause.difference >= _PART * difference
+            if self._has_reference or differs:
                 others |= events
         return self._is_worse(own & ~others, ~own & ~others, facet) if others.any() else True
 

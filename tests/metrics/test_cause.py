@@ -96,6 +96,21 @@ def test_planted_causes_are_named_and_nothing_else(plant: str) -> None:
         assert named(served(kind, plant, np.random.default_rng([seed, 11]))) == RIGHT[plant]
 
 
+def test_many_causes_are_named_beside_each_other() -> None:
+    """Thirty of 60 documents are bad, and nearly all events have one of them: each that is significant is named."""
+    chance, events = np.random.default_rng(1), 12_000
+    documents = chance.integers(0, 60, (events, 5))
+    risk = 1 - 0.95 * np.prod(np.where(documents < 30, 0.8, 1.0), axis=1)
+    rows = Servings(
+        chance.random(events) < risk, np.ones(events, bool), np.arange(events) % 12, np.full(events, NONE),
+        np.full(events, NONE), np.arange(events).astype(np.uint64), np.repeat(np.arange(events), 5).astype(np.int32),
+        documents.ravel().astype(np.int32), np.zeros(60, np.int64), np.arange(12)[None, :],
+    )  # fmt: skip
+    found = causes(rows, [frozenset()])
+    assert len(found.causes) == found.significant >= 25
+    assert all(each.values[0] < 30 for each in found.causes)
+
+
 def test_the_answer_does_not_depend_on_the_order_of_the_events() -> None:
     rows = servings_of(served(SMALL, "document", np.random.default_rng(5)))
     order = np.random.default_rng(6).permutation(len(rows.bad))
