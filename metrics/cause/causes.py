@@ -20,7 +20,7 @@ from ragweir.metrics.cause.comparisons import ValueCounts, all_values, compared
 from ragweir.metrics.cause.exact_tail import Floats, StratumCounts, log_factorials, log_upper_tail
 from ragweir.metrics.cause.multiplicity import LEVEL, adjusted, harmonic, interval_miss, screened
 from ragweir.metrics.cause.risk_difference import risk_difference
-from ragweir.metrics.cause.servings import Mask, Servings
+from ragweir.metrics.cause.servings import Ints, Mask, Servings
 
 FEWEST = 20
 """Minimum number of servings of a value that is tested."""
@@ -32,6 +32,8 @@ _SLACK, _ALWAYS = 20.0, 1e-3
 _NAMING = 0.01
 """Probability with which one of the findings is named although the causes explain it."""
 _LIKELIEST = 8
+_LEAST = 2.0
+"""Standard errors from which two shares are compared exactly."""
 _PART = 0.1
 """Part of a value's difference from which a cause that is served with it may explain it."""
 
@@ -142,55 +144,64 @@ class _Named:
         self._has_reference = has_reference
         self._causes: list[Cause] = []
         self._events: list[Mask] = []
+        self._places: list[Ints] = []
+        """Places of the events of each cause, without those of the reference."""
 
     def consider(self, cause: Cause) -> None:
         """Name a finding, unless the causes so far explain it."""
         own = self._rows.carries(cause.values[0])
-        here = own & self._rows.present
-        size = int(here.sum())
-        for place, other in enumerate(self._events):
-            shared = int((here & other).sum())
-            if shared >= SAME * max(size, int((other & self._rows.present).sum())):
-                self._causes[place].values.append(cause.values[0])
+        places = np.flatnonzero(own & self._rows.present)
+        shared = [int(each[places].sum()) for each in self._events]
+        for other, both in enumerate(shared):
+            if both >= SAME * max(len(places), len(self._places[other])):
+                self._causes[other].values.append(cause.values[0])
                 return
         facet = int(self._rows.facet[cause.values[0]])
+        holders = [self._events[other] for other, both in enumerate(shared) if both >= SAME * len(places)]
         if (
-            self._is_apart(own, facet, cause.difference)
-            or self._is_inside(own, size, facet)
-            or self._is_condition(own, facet)
+            self._is_apart(own, facet, self._explaining(cause, facet, len(places), shared))
+            or any(self._is_worse_now(own & each, each & ~own, facet) for each in holders)
+            or any(self._depends(other, own, facet) for other in range(len(self._causes)))
         ):
             self._causes.append(cause)
             self._events.append(own)
+            self._places.append(places)
 
-    def _is_apart(self, own: Mask, facet: int, difference: float) -> bool:
-        """Return whether a value is worse without the events of the causes that may explain it.
+    def _explaining(self, cause: Cause, facet: int, size: int, shared: Sequence[int]) -> list[Mask]:
+        """Return the events of the causes that may explain a value.
 
         A cause may do so if it is more frequent with the value than in the rest, so that it makes a part of the
         difference. With a reference every cause may.
         """
-        others = np.zeros(len(own), bool)
-        for cause, events in self._each():
-            more = float(events[own].mean() - events[~own].mean()) if not own.all() else 0.0
-            differs = self._facet(cause) not in self._fixed[facet] and more * cause.difference >= _PART * difference
-            if self._has_reference or differs:
-                others |= events
-        return self._is_worse(own & ~others, ~own & ~others, facet) if others.any() else True
+        rest = max(1, len(self._rows.bad) - size)
+        found = []
+        for other, both in enumerate(shared):
+            more = both / size - (len(self._places[other]) - both) / rest
+            is_part = more * self._causes[other].difference >= _PART * cause.difference
+            if self._has_reference or (is_part and self._facet(other) not in self._fixed[facet]):
+                found.append(self._events[other])
+        return found
 
-    def _is_inside(self, own: Mask, size: int, facet: int) -> bool:
-        """Return whether a value is worse than the rest of a cause that has nearly all of its events."""
-        present = self._rows.present
-        holders = [each for each in self._events if int((own & each & present).sum()) >= SAME * size]
-        return any(self._is_worse_now(own & each, each & ~own, facet) for each in holders)
+    def _is_apart(self, own: Mask, facet: int, explaining: Sequence[Mask]) -> bool:
+        """Return whether a value is worse without the events of the causes that may explain it."""
+        if not explaining:
+            return True
+        others = np.logical_or.reduce(explaining)
+        return self._is_worse(own & ~others, ~own & ~others, facet)
 
-    def _is_condition(self, own: Mask, facet: int) -> bool:
-        """Return whether a cause is bad only where it meets this value."""
-        return any(self._depends(events, self._facet(cause), own, facet) for cause, events in self._each())
-
-    def _depends(self, events: Mask, facet: int, on: Mask, on_facet: int) -> bool:
+    def _depends(self, place: int, on: Mask, on_facet: int) -> bool:
         """Return whether a cause is worse with a value than without, and without it no worse than the rest."""
+        places = self._places[place]
+        with_it, bad = on[places], self._rows.bad[places]
+        size, rest = int(with_it.sum()), int((~with_it).sum())
+        share = float(bad.mean())
+        spread = sqrt(share * (1 - share) * (1 / max(1, size) + 1 / max(1, rest)))
+        if not size or not rest or bad[with_it].mean() - bad[~with_it].mean() <= _LEAST * spread:
+            return False
+        events = self._events[place]
         if not self._is_worse_now(events & on, events & ~on, on_facet):
             return False
-        return not self._is_worse(events & ~on, ~events & ~on, facet)
+        return not self._is_worse(events & ~on, ~events & ~on, self._facet(place))
 
     def narrow(self, values: Sequence[int], around: float) -> None:
         """Restrict causes that are bad with one of some values only to their events with it.
@@ -208,17 +219,17 @@ class _Named:
     def _narrow(self, place: int, values: Sequence[int], around: float) -> None:
         cause, own = self._causes[place], self._events[place]
         for value in values:
-            on, facet = self._rows.carries(value), int(self._rows.facet[value])
+            on = self._rows.carries(value)
             if min(int((own & part).sum()) for part in (on, ~on)) < FEWEST:
                 continue
-            if self._depends(own, self._facet(cause), on, facet):
+            if self._depends(place, on, int(self._rows.facet[value])):
                 both = own & on
-                counts = compared(self._rows, both, on & ~own, self._facet(cause))
+                counts = compared(self._rows, both, on & ~own, self._facet(place))
                 cause.values.append(value)
                 cause.servings, cause.bad = int(both.sum()), int((both & self._rows.bad).sum())
                 cause.difference, cause.low, cause.high = _limits(counts, around)
                 cause.excess_bad = cause.difference * cause.servings
-                self._events[place] = both
+                self._events[place], self._places[place] = both, np.flatnonzero(both)
                 return
 
     def ranked(self) -> list[Cause]:
@@ -232,23 +243,19 @@ class _Named:
 
     def _holder(self, place: int) -> int | None:
         """Return the smallest larger cause that a cause is within; None if it is within none."""
-        own, present = self._events[place], self._rows.present
-        size, facet = int((own & present).sum()), self._facet(self._causes[place])
+        size = len(self._places[place])
         found: list[tuple[int, int]] = []
         for other, events in enumerate(self._events):
-            whole = int((events & present).sum())
+            whole = len(self._places[other])
             if other == place or whole <= size:
                 continue
-            is_part = int((own & events & present).sum()) >= SAME * size
-            if is_part or self._depends(own, facet, events, self._facet(self._causes[other])):
+            is_part = int(events[self._places[place]].sum()) >= SAME * size
+            if is_part or self._depends(place, events, self._facet(other)):
                 found.append((whole, other))
         return min(found)[1] if found else None
 
-    def _each(self) -> list[tuple[Cause, Mask]]:
-        return list(zip(self._causes, self._events, strict=True))
-
-    def _facet(self, cause: Cause) -> int:
-        return int(self._rows.facet[cause.values[0]])
+    def _facet(self, place: int) -> int:
+        return int(self._rows.facet[self._causes[place].values[0]])
 
     def _is_worse(self, own: Mask, rest: Mask, facet: int) -> bool:
         """Return whether events of a value are worse than those that it is compared with."""
