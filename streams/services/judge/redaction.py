@@ -144,6 +144,8 @@ class Redactor:
 
     def redact(self, case: Case) -> Case | Null:
         """Return the case as it may be sent, or the reason why it may not."""
+        if self._mode == "off":
+            return case
         lists = (case.contexts or (), case.expected or ())
         found = self.texts([case.query, case.response, *lists[0], *lists[1]])
         if isinstance(found, Null):
