@@ -286,6 +286,7 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
     ):
         simulated.set_faults(shares={"500": "all"}, requests=3)
 
+        eventually(lambda: aggregate.sample("ragweir_events_in_total") >= len(samples), "every event is scored")
         eventually(lambda: aggregate.sample("ragweir_events_in_total") == written, "every evaluation is in a window")
         assert len(read_to_end(bootstrap, "rag.evaluations")) == written
         eventually(lambda: export.asked("/readyz")[0] == 200, "the exporter has read the windows")
