@@ -54,7 +54,7 @@ class FeedbackTarget(RecordPart):
 
 
 class Feedback(FeedbackTarget):
-    """What one person says of one answer, as the application writes it to the topic `feedback`.
+    """One person's statement about one answer, as the application writes it to the topic `feedback`.
 
     A later one of the same answer, name and giver replaces it. Other fields, such as a comment, are not kept.
     """

@@ -29,7 +29,7 @@ _SLOWEST_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class ShownAnswer:
-    """What a person sees; nothing in it depends on a score, a judge or another person."""
+    """The content of the page; nothing in it depends on a score, a judge or another person."""
 
     answered: int
     total: int
@@ -38,7 +38,7 @@ class ShownAnswer:
     question: Question | None
     texts: EventTexts | None
     message: str
-    """What the person's last button did."""
+    """The effect of the person's last button."""
     last: str | None
     """Id of the event that the person labelled last."""
 

@@ -84,7 +84,7 @@ class BlameReport:
 
     @property
     def words(self) -> str:
-        """How a cause differs."""
+        """The difference that a cause makes, in words."""
         return "worse than the rest" if self.reference == REST else "worse than before"
 
     def sentence(self, place: int) -> str:

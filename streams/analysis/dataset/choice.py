@@ -89,7 +89,7 @@ class Chosen:
 
 
 class PeopleAnswers:
-    """What people said about each answer: labels by event, and the answer that most gave to each question.
+    """People's verdicts about each answer: labels by event, and the answer that most gave to each question.
 
     Args:
         labels: the labels that hold.

@@ -38,7 +38,7 @@ class DatasetItem:
     because: tuple[str, ...]
     """The conditions that its answer meets."""
     people: tuple[Mapping[str, Any], ...]
-    """What people said: question, value, kind, time, and the comment if there is one. Raters are left out."""
+    """People's labels: question, value, kind, time, and the comment if there is one. Raters are left out."""
     scores: Mapping[str, float]
     source: Mapping[str, Any] | None
     """Position at which evaluate read the event."""

@@ -31,7 +31,7 @@ class RatingTask:
     texts: Callable[[], Mapping[str, EventTexts]]
     """Reads the texts of the answers, by event id."""
     advice: str
-    """What to do if it has none of them."""
+    """Advice to the person if it has none of them."""
     begin: Callable[[], None] = lambda: None
     """Called before the first label."""
 

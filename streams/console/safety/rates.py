@@ -1,4 +1,4 @@
-"""How often one person may do a thing: so many at once, and so many a second after that."""
+"""A limit on how often one person may do a thing: so many at once, and so many a second after that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rate:
     def __init__(self, at_once: int, per_second: float, clock: Callable[[], float] = machine.monotonic) -> None:
         self._most, self._per_second, self._clock = at_once, per_second, clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Of each person the number of times that were left, and when that was."""
+        """The number of times that each person had left, and when that was."""
 
     def admits(self, person: str) -> bool:
         """Return whether a person may do it once more, and count it."""

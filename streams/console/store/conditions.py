@@ -27,7 +27,7 @@ _DIGESTS = {"session": "session_id", "question": "question_id", "trace": "trace_
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What conditions are made from.
+    """The parts that conditions are made from.
 
     Args:
         names: texts and metrics of the store.

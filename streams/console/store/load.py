@@ -18,7 +18,7 @@ _FLUSH_ROWS = 2_000
 
 
 class LoadedFiles(NamedTuple):
-    """What was found in files."""
+    """The numbers of lines that were read from files."""
 
     evaluations: int
     not_evaluations: int

@@ -52,7 +52,7 @@ class StoredRow(NamedTuple):
 
     @property
     def version(self) -> Version:
-        """What decides if it counts, with a digest of its source."""
+        """The fields that decide if it counts, with a digest of its source."""
         return Version(self.judged, digest(repr(self.source)))
 
 
