@@ -17,7 +17,7 @@ from chaos.process import Process, ask, samples, variables
 from chaos.waiting import require
 
 CLI = ("-m", "ragweir.streams.commands")
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 Answer = TypeVar("Answer")
 
 

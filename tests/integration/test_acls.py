@@ -235,9 +235,10 @@ def trace_topic(guarded: Running) -> None:
 
 
 def complaints(service: Service) -> list[str]:
-    """The warnings of a service, but for its shorter transactions."""
+    """The warnings of a service, but for its shorter transactions, and for a broker that is slow on a busy machine."""
     lines = [line for line in service.logged() if line["level"] in ("warning", "error") and "used_ms" not in line]
-    return [f"{line['event']} {line.get('reason', '')}" for line in lines]
+    said = [f"{line['event']} {line.get('reason', '')}" for line in lines]
+    return [each for each in said if "waiting for one" not in each]
 
 
 def shortened(service: Service) -> list[int]:
@@ -334,14 +335,14 @@ def test_every_service_starts_with_the_default_settings_and_exactly_its_rights(g
         console__port=0,
     )
     with ExitStack() as stack:
-        running = {name: stack.enter_context(guarded.service(name, **given)) for name in SERVED}
-        for name, service in running.items():
+        running: dict[str, Service] = {}
+        for name in SERVED:  # One after the other: a small machine does not start all of them within one wait.
+            service = running[name] = stack.enter_context(guarded.service(name, **given))
             eventually(lambda service=service: service.asked("/readyz")[0] == 200, f"{name} is ready")
         assert running["evaluate"].logged("routing rows read")
         eventually(lambda: running["planner"].logged("rows planned"), "rows are planned")
         for service in running.values():
-            # So many processes at once may have to wait for a small machine.
-            assert not [each for each in complaints(service) if "waiting for one" not in each]
+            assert not complaints(service)
 
 
 @pytest.mark.heavy
