@@ -157,7 +157,7 @@ lock: setup ## resolve pyproject.toml again into requirements.txt, the image's l
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(COMPILE) pyproject.toml --group dev --all-extras --no-emit-package ragweir-kernel --upgrade \
 		--output-file requirements.txt
-	@$(COMPILE) pyproject.toml --extra judge --extra semantic --constraint requirements.txt \
+	@$(COMPILE) pyproject.toml --extra console --extra judge --extra semantic --constraint requirements.txt \
 		--output-file deploy/docker/requirements.txt
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
 	@for names in tools/otel/applications/*.in; do $(COMPILE) $$names --output-file $${names%.in}.txt; done

@@ -223,7 +223,8 @@ TOPICS = {
             24 * 365,
             "none; comments of raters if labels.comments is on",
             readers=("console",),
-            writers=("operator",),
+            # People label on pages of the console as well.
+            writers=("operator", "console"),
             config=(("delete.retention.ms", str(30 * 24 * 3_600_000)),),
         ),
         Topic(

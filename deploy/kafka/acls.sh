@@ -140,6 +140,7 @@ fi
 # console
 if needs console; then
     allow ragweir-console Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations" --topic "${prefix}labels" --topic "${prefix}labels.draws" --topic "${prefix}dead-letter"
+    allow ragweir-console Write --topic "${prefix}labels"
     allow ragweir-console Describe --group "$reader"
 fi
 

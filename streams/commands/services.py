@@ -234,7 +234,9 @@ _RUNNERS |= {
     name: _ServiceRunner(service.projection, partial(run_projection, service), service.port)
     for name, service in PROJECTIONS.items()
 }
-_RUNNERS[CONSOLE.name] = _ServiceRunner(check_console, partial(run_console, say=out.say), CONSOLE.port)
+_RUNNERS[CONSOLE.name] = _ServiceRunner(
+    check_console, partial(run_console, say=out.say, is_seen_by_person=out.is_terminal), CONSOLE.port
+)
 
 
 def _on_faust() -> _ServiceRunner:

@@ -39,13 +39,20 @@ def check(settings: Settings) -> None:
         ConfigurationError: if the settings cannot be used.
         PermanentError: if a package is missing.
     """
-    from ragweir.streams.console.safety.authentication import read_token  # noqa: PLC0415 - of an extra
+    from ragweir.streams.console.safety.authentication import kept_token  # noqa: PLC0415 - of an extra
 
     check_packages()
-    read_token(settings.console)
+    kept_token(settings.console)
 
 
-def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callable[[str], None]) -> None:
+def run(
+    settings: Settings,
+    slot: int,
+    stopped: Callable[[], bool],
+    say: Callable[[str], None],
+    *,
+    is_seen_by_person: bool = False,
+) -> None:
     """Follow the topics and serve the pages until `stopped` returns true.
 
     Args:
@@ -53,6 +60,7 @@ def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callabl
         slot: the slot's number on this host.
         stopped: returns true once the slot is to stop.
         say: shows the address of the pages.
+        is_seen_by_person: true if `say` writes to a terminal, which may show the token.
 
     Raises:
         PermanentError, ConfigurationError: if a restart would not help.
@@ -64,11 +72,11 @@ def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callabl
     from ragweir.streams.console.pages.routes import page_routes  # noqa: PLC0415
     from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
     from ragweir.streams.console.review_queues import topic_queue  # noqa: PLC0415
-    from ragweir.streams.console.safety.authentication import login_path, read_token  # noqa: PLC0415
+    from ragweir.streams.console.safety.authentication import kept_login, kept_token  # noqa: PLC0415
     from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
 
     own = settings.console
-    token = read_token(own)
+    token = kept_token(own)
     with listen(own) as (listening, address), content_of_topics(settings) as content:
         projection = ConsoleProjection(settings, lambda: content.store.is_damaged)
         projection.open()  # So that the pages find a store.
@@ -76,5 +84,6 @@ def run(settings: Settings, slot: int, stopped: Callable[[], bool], say: Callabl
         desk = ReviewDesk(settings, lambda: topic_queue(settings, content.texts))
         pages = [*page_routes(content), *review_routes(desk, "ragweir labels draw")]
         with served(application(pages, own, token), listening):
-            say(f"The answers of {settings.topics.prefix}evaluations are shown at {address}{login_path(own, token)}")
+            login = kept_login(own, token, is_seen_by_person=is_seen_by_person)
+            say(f"The answers of {settings.topics.prefix}evaluations are shown at {address}{login}")
             run_projection(replace(SERVICE, projection=lambda _: projection), settings, slot, stopped)

@@ -37,7 +37,8 @@ class ConsoleSettings(SettingsGroup):
     shows none."""
     token_file: Path | None = None
     """File with the token that people log in with, at least 20 characters, which only ragweir's user may read. Default:
-    a new token at each start, which the console prints."""
+    on Kafka, the file `token` of `console.folder`, which is made at the first start, so that people stay logged in; on
+    files, a new token at each start, which the console prints."""
     socket: Path | None = None
     """Path of a Unix socket to listen on in place of host and port. Only ragweir's user may connect to it, so that
     nobody is asked for the token."""

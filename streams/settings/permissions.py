@@ -89,9 +89,15 @@ def _places(path: Path) -> Iterator[Path]:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Return whether a file's group or every user of the machine may read it; never on Windows."""
+    """Return whether a file's group or every user of the machine may read it; never on Windows.
+
+    The group may where the file system is mounted read-only, as Kubernetes mounts a Secret for the group of a pod.
+    """
+    if os.name != "posix":
+        return False
     try:
-        return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+        others = stat.S_IROTH if _read_only(path) else stat.S_IRGRP | stat.S_IROTH
+        return bool(path.stat().st_mode & others)
     except OSError:
         return False
 

@@ -1,12 +1,14 @@
 """The ACLs of deploy/kafka/acls.sh: each part of ragweir works with exactly these rights, and says which it lacks."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 from commands import ROOT, environment, ragweir
 from confluent_kafka import KafkaException
@@ -34,6 +36,7 @@ from ragweir.schemas.access import PARTS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import BROKER_TIME, TOPICS
+from ragweir.streams.analysis.labels.on_topics import LABELS
 from ragweir.streams.console.service import SERVICE as CONSOLE
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.runtime.kafka.client import Identity, reader_properties
@@ -141,7 +144,7 @@ def test_the_console_has_its_topics_and_those_of_the_texts_where_it_runs() -> No
     own = {f"rag.{each}" for each in CONSOLE.projection(Settings()).topics}
     read = granted("console", ResourceType.TOPIC, AclOperation.READ, CONSOLE="yes", INPUT_TOPIC="theirs")
     assert read == {*own, "theirs", "rag.redrive"}
-    assert not granted("console", ResourceType.TOPIC, AclOperation.WRITE, CONSOLE="yes")
+    assert granted("console", ResourceType.TOPIC, AclOperation.WRITE, CONSOLE="yes") == {f"rag.{LABELS}"}
 
 
 def test_every_part_and_topic_has_its_place_in_the_tables() -> None:
@@ -241,6 +244,21 @@ def complaints(service: Service) -> list[str]:
     return [each for each in said if "waiting for one" not in each]
 
 
+def label_on_a_page(console: Service, folder: Path, event_id: str) -> None:
+    """Log in as a person does, read an answer whose texts are in Kafka, and label the first one of a draw."""
+    address = eventually(
+        lambda: re.search(r"shown at (http://\S+)/login with", console.log.read_text()), "it says where"
+    )
+    own = {"Sec-Fetch-Site": "same-origin"}
+    with httpx.Client(base_url=address[1], headers=own, timeout=60, follow_redirects=True) as browser:
+        browser.post("/login", data={"token": (folder / "token").read_text().strip(), "name": "Ada"})
+        assert "Kafka" not in browser.get(f"/answers/{event_id}").text
+        mark = re.search(r'name="mark" value="(\w+)"', browser.get("/review").text)
+        assert mark
+        assert "Saved: yes." in browser.post("/review", data={"do": "label", "choice": "y", "mark": mark[1]}).text
+        assert "not_json" in browser.get("/dead-letters").text
+
+
 def shortened(service: Service) -> list[int]:
     """The transaction timeouts that a service logs, one each time: it may not read the brokers' limit."""
     said = service.logged("the brokers allow no transactions")
@@ -315,6 +333,12 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
         votes.write_text(f"event_id,value\n{samples[0]['event_id']},no\n")
         guarded.command("operator", "labels", "import", votes)
         guarded.command("operator", "labels", "report")
+        folder = guarded.folder / "console-of-labels"
+        with guarded.service("console", **variables(console__folder=str(folder), console__port=0)) as console:
+            eventually(lambda: console.asked("/readyz")[0] == 200, "the console has read all topics")
+            label_on_a_page(console, folder, samples[0]["event_id"])
+            assert not complaints(console)
+        assert "1 label" in guarded.command("operator", "labels", "report")
     for name in ("aggregate", "judge"):
         with guarded.service(name, **settings(None)) as again:
             eventually(lambda again=again: again.logged("state restored"), "it reads its own topic on the next start")

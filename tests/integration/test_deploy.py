@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.streams.commands.app import app
+from ragweir.streams.console.safety.authentication import KEPT, read_token
+from ragweir.streams.console.service import PACKAGES
+from ragweir.streams.console.service import SERVICE as CONSOLE
 from ragweir.streams.playground.local.node import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.runtime.processes.supervisor import UP_PORT
@@ -39,7 +43,9 @@ from ragweir.streams.settings import DEFAULT_ROUTING_KEY, Settings, TelemetrySet
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMAGE = f"ragweir:{PROJECT['version']}"
-PORTS = {name: Settings().telemetry.port + service.port for name, service in {**SERVICES, **PROJECTIONS}.items()}
+READERS = {**PROJECTIONS, CONSOLE.name: CONSOLE}
+"""The services that are no members of a group."""
+PORTS = {name: Settings().telemetry.port + service.port for name, service in {**SERVICES, **READERS}.items()}
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 OURS = ("topics", *PORTS, "simulated-judge")
 JUDGED = ("judge", "simulated-judge")
@@ -48,7 +54,7 @@ ASSEMBLING = ("key", "join")
 """The services that run only where traces are read."""
 FEEDBACK = ("match", "tally")
 """The services that run only where users give feedback."""
-ABSENT = ("judge", *ASSEMBLING, *FEEDBACK)
+ABSENT = ("judge", *ASSEMBLING, *FEEDBACK, CONSOLE.name)
 MANIFESTS: list[dict[str, Any]] = [
     document
     for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -250,9 +256,15 @@ def test_the_image_holds_what_ragweir_and_its_judge_need_and_no_test_tool() -> N
     held = {plain(line) for line in locked(DEPLOY / "docker" / "requirements.txt")}
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     extras = PROJECT["optional-dependencies"]
-    assert {plain(each) for each in (*PROJECT["dependencies"], *extras["judge"], *extras["semantic"])} <= held
+    assert {
+        plain(each) for each in (*PROJECT["dependencies"], *extras["console"], *extras["judge"], *extras["semantic"])
+    } <= held
     # The tokenizers need a package of Hugging Face, and that one needs YAML; rich shows Markdown.
     assert not ({plain(each) for each in (*groups["dev"], *extras["local"])} - {"pyyaml", "markdown-it-py"}) & held
+
+
+def test_the_image_holds_what_the_pages_of_the_console_need() -> None:
+    assert {*PACKAGES} <= {line.partition("==")[0] for line in locked(DEPLOY / "docker" / "requirements.txt")}
 
 
 def test_the_image_holds_every_package_that_calling_the_judge_imports() -> None:
@@ -304,22 +316,16 @@ SIMULATED_PORT = next(
 )
 
 
-def simulated() -> dict[str, str]:
-    """The variables of the env file that adds the simulated judge."""
-    words = shlex.split((DEPLOY / "simulated-judge.env").read_text(), comments=True)
+def env_file(name: str) -> dict[str, str]:
+    """The variables of an env file of compose, which adds a part."""
+    words = shlex.split((DEPLOY / f"{name}.env").read_text(), comments=True)
     return dict(word.split("=", 1) for word in words)
 
 
-def traces() -> dict[str, str]:
-    """The variables of the env file that makes traces the input."""
-    words = shlex.split((DEPLOY / "traces.env").read_text(), comments=True)
-    return dict(word.split("=", 1) for word in words)
-
-
-def feedback() -> dict[str, str]:
-    """The variables of the env file that adds feedback."""
-    words = shlex.split((DEPLOY / "feedback.env").read_text(), comments=True)
-    return dict(word.split("=", 1) for word in words)
+simulated = partial(env_file, "simulated-judge")
+traces = partial(env_file, "traces")
+feedback = partial(env_file, "feedback")
+pages = partial(env_file, "console")
 
 
 def secrets_of(folder: Path) -> dict[str, str]:
@@ -377,7 +383,7 @@ def test_compose_runs_the_kafka_of_the_tests() -> None:
     kafka = yaml.safe_load((DEPLOY / extended["file"]).read_text())["services"][extended["service"]]
     assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
     published = [*kafka["ports"], *chain.from_iterable(each.get("ports", []) for each in COMPOSE["services"].values())]
-    assert len(published) == 4
+    assert len(published) == 5
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
@@ -395,7 +401,7 @@ def test_compose_asks_and_scrapes_each_service_on_its_own_port(name: str, port: 
     """And the judge only where there is one: a target that is not there would page somebody."""
     service = COMPOSE["services"][name]
     assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
-    assert f"{name}:{port}" in scraped(scraping(simulated() | traces() | feedback()))
+    assert f"{name}:{port}" in scraped(scraping(simulated() | traces() | feedback() | pages()))
     assert (f"{name}:{port}" in scraped(scraping({}))) == (name not in ABSENT)
     assert service["hostname"] == name  # A host name that changed would be another member of the group.
 
@@ -426,7 +432,12 @@ def test_prometheus_beside_ragweir_asks_the_supervisor_of_up() -> None:
 
 def with_all(text: str) -> Any:
     """A YAML file in which the lines about services that may be absent are no comments."""
-    return yaml.safe_load(re.sub(r"# (- (?:judge|key|join|match|tally)\.yaml)", r"\1", text))
+    return yaml.safe_load(re.sub(r"# (- (?:judge|key|join|match|tally|console)\.yaml)", r"\1", text))
+
+
+def with_comments(text: str) -> str:
+    """A settings file in which the settings that are comments are settings."""
+    return re.sub(r"^# (\[\w+\]|[\w.\"-]+ = )", r"\1", text, flags=re.MULTILINE)
 
 
 def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
@@ -500,6 +511,23 @@ def test_feedback_is_joined_in_compose_where_it_is_asked_for(tmp_path: Path, mon
     assert mount["mountPath"] == str(folder)
 
 
+def test_the_console_in_compose_is_reached_on_loopback_and_keeps_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a volume, whose folder the image makes for the user that it runs as."""
+    service = COMPOSE["services"]["console"]
+    assert service["profiles"] == [pages()["COMPOSE_PROFILES"]]
+    for variable, value in environment_of("console", secrets_of(tmp_path) | pages()).items():
+        monkeypatch.setenv(variable, value)
+    own = settings_of("", tmp_path).console
+    assert service["ports"] == [f"127.0.0.1:{own.port}:{own.port}"]
+    assert own.public_url == f"http://127.0.0.1:{own.port}"
+    assert (own.host, own.token_file) == ("0.0.0.0", None)
+    assert service["volumes"] == [f"console:{own.folder}"]
+    assert f"install --directory --owner=10001 --group=10001 --mode=700 {own.folder}\n" in DOCKERFILE
+    assert f"exec console cat {own.folder}/{KEPT}" in (DEPLOY / "console.env").read_text()
+
+
 def test_what_the_env_file_sets_reaches_the_judge_and_its_key_nobody_else() -> None:
     own = {name: COMPOSE["services"][name].get("environment", {}) for name in COMPOSE["services"]}
     assert simulated().keys() - {"COMPOSE_PROFILES"} <= own["judge"].keys()
@@ -549,10 +577,10 @@ def test_what_selects_pods_selects_those_of_its_own_workload(name: str) -> None:
 @pytest.mark.parametrize(("name", "port"), PORTS.items())
 def test_probes_and_scrapes_reach_the_telemetry(name: str, port: int) -> None:
     (container,) = containers(WORKLOADS[name])
-    assert container["ports"] == [{"name": "telemetry", "containerPort": port}]
+    assert container["ports"][0] == {"name": "telemetry", "containerPort": port}
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert container[probe]["httpGet"] == {"path": path, "port": "telemetry"}
-    (served,) = of_kind("Service")[name]["spec"]["ports"]
+    served = of_kind("Service")[name]["spec"]["ports"][0]
     assert (served["port"], served["targetPort"]) == (port, "telemetry")
     (monitor,) = of_kind("ServiceMonitor").values()
     assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [served["name"]]
@@ -619,7 +647,7 @@ def test_the_judge_in_kubernetes_works_once_its_comments_are_settings(
     for each in container["env"]:
         if "value" in each:
             monkeypatch.setenv(each["name"], each["value"])
-    settings = settings_of(re.sub(r"^# (\[\w+\]|[\w.\"-]+ = )", r"\1", text, flags=re.MULTILINE), tmp_path)
+    settings = settings_of(with_comments(text), tmp_path)
     assert settings.reads_traces
     assert price_of(judge_config(settings, 1).judge, settings.judge.model).input_usd > 0
     assert settings.judge.slots == WORKLOADS["judge"]["spec"]["replicas"]
@@ -688,6 +716,51 @@ def test_a_pods_ordinal_is_its_slot_and_its_port_is_always_the_same(name: str, s
     assert int(base) + SERVICES[name].port + slot == container["ports"][0]["containerPort"]
 
 
-def test_the_exporters_arguments_are_those_of_a_command() -> None:
-    (container,) = containers(WORKLOADS["export"])
+@pytest.mark.parametrize("name", READERS)
+def test_the_arguments_of_a_reader_are_those_of_a_command(name: str) -> None:
+    (container,) = containers(WORKLOADS[name])
     must_be_a_command(container["args"])
+
+
+def test_the_console_in_kubernetes_works_once_its_comments_are_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the token of a Secret, which the group of the pod alone may read, and not with the example's."""
+    (container,) = containers(WORKLOADS["console"])
+    for each in container["env"]:
+        if "value" in each:
+            monkeypatch.setenv(each["name"], each["value"])
+    text = (DEPLOY / "kubernetes" / "ragweir.toml").read_text()
+    with pytest.raises(ConfigurationError, match="public_url"):
+        settings_of(text, tmp_path)
+    own = settings_of(with_comments(text), tmp_path).console
+    mounts = {each["name"]: each for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in WORKLOADS["console"]["spec"]["template"]["spec"]["volumes"]}
+    assert str(own.folder) == mounts["store"]["mountPath"]
+    (claim,) = of_kind("PersistentVolumeClaim").values()
+    assert volumes["store"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert int(claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi")) * 2**30 > 1.5 * own.max_bytes
+    secret = volumes["token"]["secret"]
+    (made,) = [each for each in MANIFESTS if each["kind"] == "Secret" and "token" in each["stringData"]]
+    assert (secret["secretName"], secret["defaultMode"]) == (made["metadata"]["name"], 0o440)
+    assert mounts["token"]["readOnly"]
+    assert own.token_file == Path(mounts["token"]["mountPath"]) / "token"
+    (tmp_path / "token").write_text(made["stringData"]["token"])
+    (tmp_path / "token").chmod(0o600)
+    with pytest.raises(ConfigurationError, match="at least 20"):
+        read_token(own.model_copy(update={"token_file": tmp_path / "token"}))
+    assert WORKLOADS["console"]["spec"]["strategy"] == {"type": "Recreate"}, "one process writes the store"
+    (port,) = [each for each in container["ports"] if each["name"] == "pages"]
+    assert port["containerPort"] == own.port
+
+
+def test_the_pages_in_kubernetes_are_reached_by_the_ingress_alone() -> None:
+    (policy,) = of_kind("NetworkPolicy").values()
+    labels = WORKLOADS["console"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    from_all = [rule for rule in policy["spec"]["ingress"] if "from" not in rule]
+    assert [each["port"] for rule in from_all for each in rule["ports"]] == ["telemetry"]
+    others = [rule for rule in policy["spec"]["ingress"] if "from" in rule]
+    assert [each["port"] for rule in others for each in rule["ports"]] == ["pages"]
+    assert of_kind("Service")["console"]["spec"]["publishNotReadyAddresses"], "pages are shown while topics are read"

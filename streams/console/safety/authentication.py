@@ -8,6 +8,7 @@ import hmac
 from collections.abc import Callable
 from hashlib import sha256
 from ipaddress import ip_address
+from pathlib import Path
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -16,12 +17,15 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.shared.raters import fault_of_name
 from ragweir.streams.settings.console import ConsoleSettings
-from ragweir.streams.settings.permissions import readable_by_others
+from ragweir.streams.settings.files import check_trusted
+from ragweir.streams.settings.permissions import readable_by_others, replacing
 
 PROXY_HEADER = "x-ragweir-token"
 """Header in which a trusted proxy sends the token."""
 SESSION_SECONDS = 12 * 3600
 """Time after which a person has to log in again."""
+KEPT = "token"
+"""Name of the file in `console.folder` that has the token of a service without `console.token_file`."""
 _TOKEN_BYTES = 24
 _SHORTEST_TOKEN = 20
 
@@ -33,18 +37,40 @@ def read_token(settings: ConsoleSettings) -> str:
         ConfigurationError: if the file cannot be read, is readable by others, or holds no token.
     """
     file = settings.token_file
-    if file is None:
-        return machine.token_hex(_TOKEN_BYTES)
+    return machine.token_hex(_TOKEN_BYTES) if file is None else _token_in(file, f"console.token_file {file}")
+
+
+def kept_token(settings: ConsoleSettings) -> str:
+    """Return the token of `console.token_file`, else that of `console.folder`, which is made if there is none.
+
+    Raises:
+        ConfigurationError: as `read_token`, or if the folder cannot be written, or belongs to another user.
+    """
+    if settings.token_file is not None:
+        return read_token(settings)
+    file = settings.folder / KEPT
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_trusted(file)
+        if not file.exists():
+            with replacing(file) as sink:
+                sink.write(f"{machine.token_hex(_TOKEN_BYTES)}\n".encode())
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}; set console.folder") from None
+    return _token_in(file, f"the token {file}")
+
+
+def _token_in(file: Path, name: str) -> str:
     if readable_by_others(file):
-        raise ConfigurationError(f"others may read console.token_file {file}; chmod 600 {file}")
+        raise ConfigurationError(f"others may read {name}; chmod 600 {file}")
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"console.token_file {file} cannot be read: {error}") from None
+        raise ConfigurationError(f"{name} cannot be read: {error}") from None
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
-            f"console.token_file {file} needs one line of at least {_SHORTEST_TOKEN} printable ASCII characters, such "
-            "as `openssl rand -hex 24` prints"
+            f"{name} needs one line of at least {_SHORTEST_TOKEN} printable ASCII characters, such as "
+            "`openssl rand -hex 24` prints"
         )
     return token
 
@@ -52,6 +78,19 @@ def read_token(settings: ConsoleSettings) -> str:
 def login_path(settings: ConsoleSettings, token: str) -> str:
     """Return the path of the login. A token of a file is known to those who may read it, and is not shown."""
     return "/login" if settings.token_file or settings.socket else f"/login#{token}"
+
+
+def kept_login(settings: ConsoleSettings, token: str, *, is_seen_by_person: bool) -> str:
+    """Return the path of the login with a kept token, which is named by its file where a log would have it.
+
+    Args:
+        settings: the settings of the console.
+        token: the token.
+        is_seen_by_person: true if a terminal shows it, false if it is written to a file or a pipe.
+    """
+    if is_seen_by_person or settings.token_file or settings.socket:
+        return login_path(settings, token)
+    return f"/login with the token in {settings.folder / KEPT}"
 
 
 class Access:

@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ragweir.streams.console.rendering import render
-from ragweir.streams.console.safety.authentication import Access
+from ragweir.streams.console.safety.authentication import KEPT, Access
 from ragweir.streams.console.safety.forms import read_form
 from ragweir.streams.console.safety.return_path import own_path
 from ragweir.streams.services.shared.raters import fault_of_name
@@ -22,7 +22,10 @@ def login_routes(access: Access) -> list[BaseRoute]:
         form = await read_form(request)
         name, next_path = form.get("name", ""), own_path(form.get("next", "/"))
         if not access.admits(form.get("token", "").strip()):
-            problem = "This is not the token. The console printed it when it started, or it is in console.token_file."
+            problem = (
+                "This is not the token. The console printed it when it started, or it is in console.token_file or in "
+                f"the file `{KEPT}` of console.folder."
+            )
             return _page(access, request, next_path=next_path, name=name, problem=problem, status=403)
         if fault := fault_of_name(name):
             return _page(access, request, next_path=next_path, problem=f"The name {fault}.", status=422)

@@ -1,6 +1,7 @@
 """The rules that every request to the console keeps. Each test fails without the check that it is about."""
 
 import hmac
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from structlog.testing import capture_logs
 
 from ragweir.errors import ConfigurationError, Unreachable
 from ragweir.streams.console.safety import authentication
-from ragweir.streams.console.safety.authentication import SESSION_SECONDS, Access, read_token
+from ragweir.streams.console.safety.authentication import SESSION_SECONDS, Access, kept_login, kept_token, read_token
 from ragweir.streams.console.safety.forms import MAX_BYTES, read_form
 from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.runtime.serving.server import HEAD_BYTES
@@ -380,10 +381,64 @@ def test_a_token_is_long_and_plain(content: str, tmp_path: Path) -> None:
         read_token(ConsoleSettings(token_file=tmp_path / "missing"))
 
 
-def test_a_token_is_new_at_each_start() -> None:
+def test_a_token_is_new_at_each_start_on_files() -> None:
     first, second = (read_token(ConsoleSettings()) for _ in range(2))
     assert len(first) >= 32
     assert first != second
+
+
+def test_a_mounted_secret_may_be_read_by_the_group_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes gives it mode 0440, and mounts it read-only; everybody may read it nowhere."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o440)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        read_token(ConsoleSettings(token_file=file))
+    real = os.statvfs
+    monkeypatch.setattr(
+        os, "statvfs", lambda path: os.statvfs_result((*real(path)[:8], real(path).f_flag | os.ST_RDONLY, 255))
+    )
+    assert read_token(ConsoleSettings(token_file=file)) == TOKEN
+    file.chmod(0o444)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        read_token(ConsoleSettings(token_file=file))
+
+
+def test_a_restart_on_kafka_ends_no_session(tmp_path: Path) -> None:
+    """The token is kept, by a file that only ragweir's user may read."""
+    settings = ConsoleSettings(folder=tmp_path / "new" / "folder")
+    token = kept_token(settings)
+    file = settings.folder / "token"
+    assert len(token) >= 32
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(settings.folder.stat().st_mode) == 0o700
+    cookie = _cookie_of(Access(settings, token))
+    assert Access(settings, kept_token(settings)).person(_request(cookie)) == "Ada"
+    file.unlink()
+    assert Access(settings, kept_token(settings)).person(_request(cookie)) is None
+    assert kept_token(ConsoleSettings(folder=tmp_path / "other")) != token
+
+
+def test_a_kept_token_is_trusted_if_nobody_else_can_have_put_it_there(tmp_path: Path) -> None:
+    settings = ConsoleSettings(folder=tmp_path / "console")
+    kept_token(settings)
+    (settings.folder / "token").chmod(0o644)
+    with pytest.raises(ConfigurationError, match="others may read the token"):
+        kept_token(settings)
+    (settings.folder / "token").unlink()
+    settings.folder.chmod(0o777)
+    with pytest.raises(ConfigurationError, match="every user of this machine may change"):
+        kept_token(settings)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"set console\.folder"):
+        kept_token(ConsoleSettings(folder=tmp_path / "file" / "console"))
+
+
+def test_no_log_has_a_token_that_is_kept(tmp_path: Path) -> None:
+    kept, own = ConsoleSettings(folder=tmp_path), ConsoleSettings(folder=tmp_path, token_file=tmp_path / "t")
+    assert kept_login(kept, TOKEN, is_seen_by_person=True) == f"/login#{TOKEN}"
+    assert kept_login(kept, TOKEN, is_seen_by_person=False) == f"/login with the token in {tmp_path}/token"
+    assert {kept_login(own, TOKEN, is_seen_by_person=each) for each in (True, False)} == {"/login"}
 
 
 def test_a_template_escapes_all_that_it_shows() -> None:
