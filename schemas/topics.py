@@ -245,7 +245,8 @@ TOPICS = {
             24,
             "names of givers, values and comments, as the application writes them",
             readers=("match",),
-            writers=("publish", "operator"),
+            # Key finds it in traces.
+            writers=("publish", "key", "operator"),
             need="feedback",
             # The horizon counts from the record's time, and no feedback is later than its record.
             config=(BROKER_TIME,),

@@ -58,6 +58,9 @@ if needs otlp; then
 fi
 
 # key
+if needs feedback traces; then
+    allow ragweir-key Write --topic "${prefix}feedback"
+fi
 if needs traces; then
     allow ragweir-key Write --topic "${prefix}spans" --topic "${prefix}dead-letter"
     allow ragweir-key Read --group "${prefix}key"

@@ -125,7 +125,8 @@ def _check_traces(settings: Settings) -> None:
 def _key_agent(settings: Settings, _: int) -> Agent:
     from ragweir.streams.services.key.agent import KeyAgent  # noqa: PLC0415
 
-    return KeyAgent(settings.assemble, settings.limits.max_event_bytes)
+    reads_feedback = settings.feedback.enabled
+    return KeyAgent(settings.assemble, settings.limits.max_event_bytes, reads_feedback=reads_feedback)
 
 
 def _join_agent(settings: Settings, _: int) -> Agent:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from ragweir.errors import Rejected
@@ -19,8 +20,8 @@ _FREE_BYTES = 64 * 1024
 """Size of slices that is never too large: a small request with several traces consists mostly of its resource."""
 _SLICE_BYTES = 150
 """Size that counts for each slice besides its value: each becomes a record, with a key and headers."""
-_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
-_NO_IDS = {size: bytes(size) for size in (_TRACE_ID_BYTES, _SPAN_ID_BYTES)}
+TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
+_NO_IDS = {size: bytes(size) for size in (TRACE_ID_BYTES, SPAN_ID_BYTES)}
 _HAS_IS_REMOTE, _IS_REMOTE = 0x100, 0x200
 """Flags of a span: the SDK says if the parent is remote, and it is."""
 _ENTRY_KINDS = frozenset({Span.SPAN_KIND_SERVER, Span.SPAN_KIND_CONSUMER})
@@ -77,6 +78,11 @@ def slices(value: bytes) -> list[Slice]:
     return divide(value).slices
 
 
+def most_bytes(value: bytes) -> int:
+    """Return the most bytes of all records that are made of a request."""
+    return max(MAX_GROWTH * len(value), _FREE_BYTES)
+
+
 def divide(value: bytes) -> Division:
     """Divide an export request by trace, and count the spans that belong to none.
 
@@ -95,8 +101,17 @@ def divide(value: bytes) -> Division:
         Rejected: if it is neither, if it has spans and none of them belongs to a trace, or if the slices would take
             more than four times its size.
     """
-    request = parse(value)
-    traces, others = _by_trace(request, max(MAX_GROWTH * len(value), _FREE_BYTES))
+    return divided(parse(value), value)
+
+
+def divided(request: ExportRequest, value: bytes) -> Division:
+    """Divide a parsed export request as `divide` does, which raises the same.
+
+    Args:
+        request: the request.
+        value: its bytes.
+    """
+    traces, others = _by_trace(request, most_bytes(value))
     unjoinable = others if request.signal is TRACES else 0
     if unjoinable and not traces:
         raise Rejected(
@@ -132,7 +147,7 @@ def _by_trace(request: ExportRequest, max_bytes: int) -> tuple[dict[bytes, _Part
             own: dict[bytes, list[Any]] = {}
             for item in getattr(scope, signal.items):
                 trace_id = item.trace_id
-                if _is_id(trace_id, _TRACE_ID_BYTES) and (not is_traces or _is_id(item.span_id, _SPAN_ID_BYTES)):
+                if is_id(trace_id, TRACE_ID_BYTES) and (not is_traces or is_id(item.span_id, SPAN_ID_BYTES)):
                     own.setdefault(trace_id, []).append(item)
                 else:
                     others += 1
@@ -183,8 +198,8 @@ def heads(value: bytes) -> Iterator[SpanHead]:
         for scope in resource.scope_spans:
             for span in scope.spans:
                 span_id, parent_id = span.span_id, span.parent_span_id
-                if _is_id(span_id, _SPAN_ID_BYTES) and _is_id(span.trace_id, _TRACE_ID_BYTES):
-                    has_parent = _is_id(parent_id, _SPAN_ID_BYTES)
+                if is_id(span_id, SPAN_ID_BYTES) and is_id(span.trace_id, TRACE_ID_BYTES):
+                    has_parent = is_id(parent_id, SPAN_ID_BYTES)
                     yield SpanHead(
                         span_id.hex(),
                         parent_id.hex() if has_parent else None,
@@ -210,13 +225,13 @@ def read(value: bytes) -> tuple[list[TraceSpan], list[TraceLog]]:
 
 def _spans(message: Any) -> Iterator[TraceSpan]:
     for resource in message.resource_spans:
-        of_resource = _attributes(resource.resource.attributes)
+        of_resource = attributes_of(resource.resource.attributes)
         for group in resource.scope_spans:
             scope, version = group.scope.name, group.scope.version
             for span in group.spans:
-                if not (_is_id(span.trace_id, _TRACE_ID_BYTES) and _is_id(span.span_id, _SPAN_ID_BYTES)):
+                if not (is_id(span.trace_id, TRACE_ID_BYTES) and is_id(span.span_id, SPAN_ID_BYTES)):
                     continue
-                has_parent = _is_id(span.parent_span_id, _SPAN_ID_BYTES)
+                has_parent = is_id(span.parent_span_id, SPAN_ID_BYTES)
                 yield TraceSpan(
                     trace_id=span.trace_id.hex(),
                     span_id=span.span_id.hex(),
@@ -226,12 +241,12 @@ def _spans(message: Any) -> Iterator[TraceSpan]:
                     kind=span.kind,
                     started_ns=span.start_time_unix_nano,
                     ended_ns=span.end_time_unix_nano,
-                    attributes=_attributes(span.attributes),
+                    attributes=attributes_of(span.attributes),
                     resource=of_resource,
                     scope=scope,
                     scope_version=version,
                     events=tuple(
-                        SpanEvent(event.name, event.time_unix_nano, _attributes(event.attributes))
+                        SpanEvent(event.name, event.time_unix_nano, attributes_of(event.attributes))
                         for event in span.events
                     ),
                     error=span.status.message if span.status.code == Status.STATUS_CODE_ERROR else None,
@@ -241,18 +256,17 @@ def _spans(message: Any) -> Iterator[TraceSpan]:
 
 def _logs(message: Any) -> Iterator[TraceLog]:
     for resource in message.resource_logs:
-        of_resource = _attributes(resource.resource.attributes)
+        of_resource = attributes_of(resource.resource.attributes)
         for group in resource.scope_logs:
             for record in group.log_records:
-                if not _is_id(record.trace_id, _TRACE_ID_BYTES):
+                if not is_id(record.trace_id, TRACE_ID_BYTES):
                     continue
-                attributes = _attributes(record.attributes)
-                name = record.event_name or attributes.get(_EVENT_NAME)
+                attributes = attributes_of(record.attributes)
                 yield TraceLog(
                     trace_id=record.trace_id.hex(),
-                    span_id=record.span_id.hex() if _is_id(record.span_id, _SPAN_ID_BYTES) else "",
+                    span_id=record.span_id.hex() if is_id(record.span_id, SPAN_ID_BYTES) else "",
                     time_ns=record.time_unix_nano or record.observed_time_unix_nano,
-                    event_name=name if isinstance(name, str) else "",
+                    event_name=event_name(record, attributes),
                     body=_plain(record.body),
                     attributes=attributes,
                     resource=of_resource,
@@ -260,7 +274,14 @@ def _logs(message: Any) -> Iterator[TraceLog]:
                 )
 
 
-def _is_id(value: bytes, size: int) -> bool:
+def event_name(record: LogRecord, attributes: Mapping[str, Any]) -> str:
+    """Return the name of the event of a log record with these attributes; empty text if it has none."""
+    name = record.event_name or attributes.get(_EVENT_NAME)
+    return name if isinstance(name, str) else ""
+
+
+def is_id(value: bytes, size: int) -> bool:
+    """Return whether an id of OpenTelemetry is valid: of its size, and not all 0."""
     return len(value) == size and value != _NO_IDS[size]
 
 
@@ -270,7 +291,7 @@ def _is_remote(span: Span) -> bool:
     return bool(flags & _IS_REMOTE) if flags & _HAS_IS_REMOTE else span.kind in _ENTRY_KINDS
 
 
-def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Any]:
     """Return attributes as plain values; of repeated keys the last one counts."""
     return {pair.key: _plain(pair.value) for pair in pairs}
 
@@ -281,5 +302,5 @@ def _plain(value: AnyValue) -> Any:
     if kind == "array_value":
         return [_plain(each) for each in value.array_value.values]
     if kind == "kvlist_value":
-        return _attributes(value.kvlist_value.values)
+        return attributes_of(value.kvlist_value.values)
     return getattr(value, kind) if kind in _SCALARS else None

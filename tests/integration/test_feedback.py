@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 import pytest
 from commands import ragweir
-from conftest import SharedBroker, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from services import Services, eventually, quick
 
 from ragweir.schemas.feedback import JoinedFeedback, UnmatchedFeedback
@@ -198,3 +199,41 @@ def test_feedback_of_a_file_and_of_an_application_is_joined(
         feedback(CheckContext(context.settings.model_copy(update={"labels": LabelSettings()}), context.topics))
     with pytest.raises(CheckWarning, match=r"about 11 of feedback\.unmatched: "):
         summary(100, 11)
+
+
+def test_feedback_of_traces_and_logs_is_joined_by_trace_and_span(settings: Settings, services: Services) -> None:
+    """A log record of a person becomes feedback on the answer of its trace; one that names no answer is unmatched."""
+    source = f"{settings.topics.prefix}otlp_logs"
+    create_topic(settings.kafka.bootstrap_servers, source, 1)
+    evaluate(settings, range(3))
+    data = LogsData()
+    for number, label in ((2, "up"), (2, "down"), (1, "down"), (ANSWERS, "up")):
+        record = (
+            data.resource_logs.add()
+            .scope_logs.add()
+            .log_records.add(
+                trace_id=number.to_bytes(16, "big"),
+                span_id=b"\1" * 8,
+                event_name="gen_ai.evaluation.result",
+                time_unix_nano=int(START.timestamp() * 1e9) + len(data.resource_logs),
+            )
+        )
+        texts = {"name": "thumbs", "score.label": label, "evaluator.type": "human", "explanation": "SECRET"}
+        for name, text in texts.items():
+            record.attributes.add(key=f"gen_ai.evaluation.{name}").value.string_value = text
+    produce(settings.kafka.bootstrap_servers, source, [data.SerializeToString()], partition=0)
+    own = variables(settings)
+    traces = {"RAGWEIR_INPUT__FORMAT": "otlp", "RAGWEIR_INPUT__TOPIC": source, "RAGWEIR_FEEDBACK__ENABLED": "true"}
+    running = [services.start("key", "--slot", "0", variables=own | traces), services.start("feedback", variables=own)]
+
+    def joined() -> dict[str, Any]:
+        found = [JoinedFeedback.model_validate_json(value) for value in newest(settings, "feedback.joined").values()]
+        return {each.event_id: each.value for each in found}
+
+    eventually(lambda: joined() == {"e1": "down", "e2": "down"}, "feedback of traces is joined")
+    (waiting,) = filter(None, newest(settings, "feedback.waiting").values())
+    assert orjson.loads(waiting)["trace_id"] == f"{ANSWERS:032x}"
+    kept = read_to_end(settings.kafka.bootstrap_servers, f"{settings.topics.prefix}feedback")
+    assert [orjson.loads(each.value() or b"")["span_id"] for each in kept] == ["01" * 8] * 4
+    assert b"SECRET" not in b"".join(each.value() or b"" for each in kept)
+    assert [each.stop() for each in running] == [0, 0]

@@ -1,4 +1,7 @@
-"""The agent of `key`: it divides the records of OTLP topics by trace, and writes the marks of their clocks."""
+"""The agent of `key`: it divides the records of OTLP topics by trace, and writes the marks of their clocks.
+
+Feedback in them is written to its own topic.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,13 @@ from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.services.key.source_marks import SPANS, SourceMarks
 from ragweir.streams.settings import AssembleSettings
-from ragweir.streams.traces.wire import Division, Slice, divide
+from ragweir.streams.traces.annotations import GivenFeedback, taken_feedback
+from ragweir.streams.traces.export_request import parse
+from ragweir.streams.traces.wire import Division, Slice, divided
 
 _SERVICE = "key"
+_FEEDBACK = "feedback"
+_JSON = (("content-type", b"application/json"),)
 _ENVELOPE_BYTES = 2 * 1024
 """Size of a record without its value: key, headers, and the batch that it is in."""
 _CLOCK_RECORD = Emission(SPANS, None, ClockMark(sources={}, marks=()).model_dump_json().encode(), ())
@@ -30,14 +37,19 @@ class KeyAgent(Agent):
     Args:
         settings: the settings of assemble.
         max_event_bytes: the size of the largest event, from which that of records follows.
+        reads_feedback: true if feedback is written to its topic; else it is read as other spans and log records are.
     """
 
-    outputs = SPANS, "dead-letter"
-
-    def __init__(self, settings: AssembleSettings, max_event_bytes: int) -> None:
+    def __init__(self, settings: AssembleSettings, max_event_bytes: int, *, reads_feedback: bool = False) -> None:
         self._settings, self._max_event_bytes = settings, max_event_bytes
         self._max_slice_bytes = max_record_bytes(max_event_bytes) - _ENVELOPE_BYTES
+        self._reads_feedback = reads_feedback
         self._marks = SourceMarks()
+
+    @property
+    @override
+    def outputs(self) -> tuple[str, ...]:
+        return (SPANS, "dead-letter", *((_FEEDBACK,) if self._reads_feedback else ()))
 
     @property
     @override
@@ -59,11 +71,12 @@ class KeyAgent(Agent):
         for record in records:
             self._advance(record, outcome)
             try:
-                division = self._divide(record)
+                division, taken = self._divide(record)
             except Rejected as rejected:
                 self._bury(record, rejected.message, rejected.error_class, self._max_event_bytes, outcome)
             else:
                 self._copy(record, division, outcome)
+                self._give(record, taken, outcome)
         return outcome
 
     @override
@@ -78,12 +91,13 @@ class KeyAgent(Agent):
         outcome.counts["ragweir_events_in_total",] += 1
         self._marks.advance(record)
 
-    @staticmethod
-    def _divide(record: Record) -> Division:
+    def _divide(self, record: Record) -> tuple[Division, GivenFeedback]:
         if record.value is None:
             raise Rejected("tombstone", "the record has no value")
         try:
-            return divide(record.value)
+            request = parse(record.value)
+            taken = taken_feedback(request, record.value) if self._reads_feedback else GivenFeedback(request)
+            return divided(taken.request, record.value), taken
         except (MemoryError, Rejected):  # A lack of memory may not be the record's fault.
             raise
         except Exception as error:  # One record must not stop the stream.
@@ -100,6 +114,15 @@ class KeyAgent(Agent):
         outcome.counts["ragweir_assemble_slices_total",] += len(fitting)
         outcome.counts["ragweir_assemble_items_total", signal] += sum(each.items for each in fitting)
         outcome.counts["ragweir_assemble_unjoinable_spans_total",] += division.unjoinable
+
+    def _give(self, record: Record, taken: GivenFeedback, outcome: Outcome) -> None:
+        outcome.emissions += [Emission(_FEEDBACK, each.key, each.value, _JSON) for each in taken.given]
+        outcome.counts["ragweir_assemble_feedback_total", "given"] += len(taken.given)
+        if taken.rejected:
+            outcome.counts["ragweir_assemble_feedback_total", "rejected"] += len(taken.rejected)
+            number = len(taken.given) + len(taken.rejected)
+            reason = f"{len(taken.rejected)} of its {number} annotations are no feedback, at first: {taken.rejected[0]}"
+            self._bury(record, reason, "invalid", self._max_event_bytes, outcome)
 
     def _too_large(self, slices: Sequence[Slice]) -> str:
         sizes = [len(each.value) for each in slices if len(each.value) > self._max_slice_bytes]

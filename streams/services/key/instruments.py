@@ -14,6 +14,11 @@ INSTRUMENTS = (
     counter(
         "ragweir_assemble_unjoinable_spans_total", "Spans not copied because their trace id or span id is not valid"
     ),
+    counter(
+        "ragweir_assemble_feedback_total",
+        "Annotations of people in traces and logs, by whether they are `given` to the topic feedback or `rejected`",
+        result=("given", "rejected"),
+    ),
     counter("ragweir_assemble_marks_total", "Clock marks written, each to all partitions of spans"),
     gauge(
         "ragweir_assemble_mark_timestamp_seconds",

@@ -35,9 +35,9 @@ def spans(*traces: int, name: str = "") -> bytes:
 class Driver:
     """Calls an agent as the runtime does, with a clock of its own."""
 
-    def __init__(self, *partitions: int, targets: int = 2, counted: bool = True) -> None:
+    def __init__(self, *partitions: int, targets: int = 2, counted: bool = True, reads_feedback: bool = False) -> None:
         self.now = NOW
-        self.agent = KeyAgent(AssembleSettings(), LIMIT)
+        self.agent = KeyAgent(AssembleSettings(), LIMIT, reads_feedback=reads_feedback)
         self.offset = 0
         for partition in partitions or (0,):
             self.agent.on_assigned(Assignment((SOURCE[0], partition), None, 0))
@@ -177,10 +177,10 @@ def test_unjoinable_spans_are_counted(driver: Driver) -> None:
 def test_a_fault_of_the_parser_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> None:
     """Any exception but MemoryError, which may not be the record's fault."""
 
-    def fail(_: bytes) -> None:
+    def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr("ragweir.streams.services.key.agent.divide", fail)
+    monkeypatch.setattr("ragweir.streams.services.key.agent.divided", fail)
     fault: BaseException = ZeroDivisionError()
     assert "ZeroDivisionError" in letters(driver.step([driver.record(b"")]))[0]["ragweir-message"]
     fault = MemoryError()
@@ -425,3 +425,43 @@ def test_a_span_of_redpanda_is_copied_as_any_other() -> None:
 def test_the_settings_for_redpanda_read_its_topic_alone() -> None:
     settings = load(Path(__file__).parents[4] / "deploy" / "otel" / "redpanda.toml")
     assert settings.trace_topics == ("redpanda.otel_traces",)
+
+
+def annotated(*labels: str) -> bytes:
+    """A request with a span of feedback for each label, and one that is none."""
+    own: list[dict[str, Any]] = [{"traceId": f"{9:032x}", "spanId": f"{9:016x}", "name": "root"}]
+    own += [
+        {
+            "traceId": f"{9:032x}",
+            "spanId": f"{number + 1:016x}",
+            "name": "user_feedback",
+            "attributes": [{"key": "feedback.label", "value": {"stringValue": label}}],
+        }
+        for number, label in enumerate(labels)
+    ]
+    return orjson.dumps({"resourceSpans": [{"scopeSpans": [{"spans": own}]}]})
+
+
+def test_feedback_in_traces_is_given_to_its_topic_if_it_is_enabled() -> None:
+    """Its spans are not copied then; those that are no feedback are in one dead letter."""
+    driver = Driver(reads_feedback=True)
+    assert driver.agent.outputs == ("spans", "dead-letter", "feedback")
+    outcome = driver.step([driver.record(annotated("up", "bell \x07", "down"))])
+    found = [
+        (each.key, orjson.loads(each.value or b"")["value"]) for each in outcome.emissions if each.topic == "feedback"
+    ]
+    assert found == [(f"{9:032x}".encode(), "up"), (f"{9:032x}".encode(), "down")]
+    (own,) = slices(outcome)
+    assert [each.name for each in read(own.value or b"")[0]] == ["root"]
+    (letter,) = [each for each in outcome.emissions if each.topic == "dead-letter"]
+    assert dict(letter.headers)["ragweir-error-class"] == b"invalid"
+    assert outcome.counts["ragweir_assemble_feedback_total", "given"] == 2
+    assert outcome.counts["ragweir_assemble_feedback_total", "rejected"] == 1
+
+
+def test_feedback_in_traces_is_copied_like_other_spans_unless_it_is_enabled() -> None:
+    driver = Driver()
+    assert driver.agent.outputs == ("spans", "dead-letter")
+    outcome = driver.step([driver.record(annotated("up"))])
+    assert {each.topic for each in outcome.emissions} == {"spans"}
+    assert [len(read(each.value or b"")[0]) for each in slices(outcome)] == [2]
