@@ -63,7 +63,8 @@ class Label(RecordPart):
     kind: Kind
     """`expert` by `ragweir labels rate`, `import` from another tool, or `user` for a user of the product."""
     blind: bool
-    """True if scores, judge and marks were hidden until the answer was given."""
+    """True if scores, judge and marks were hidden until the answer was given; false, too, if the rater had seen scores
+    of the answer on a page of the console."""
     time: Time
     """Time of the answer."""
     seconds: Annotated[FiniteFloat, Field(ge=0)] | None = None

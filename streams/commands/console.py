@@ -121,7 +121,9 @@ def show_files(
         for note in content.notes:
             err.say(note)
         desk = ReviewDesk(
-            effective, _FileQueue(effective, queue, labels, events, seen_by_raters(content.texts), opened)
+            effective,
+            _FileQueue(effective, queue, labels, events, seen_by_raters(content.texts), opened),
+            content.seen.has,
         )
         serve(effective, [*page_routes(content), *review_routes(desk, draw)], content.store.state().answers)
 

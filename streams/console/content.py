@@ -11,6 +11,7 @@ from ragweir.streams.analysis.evaluation_lookup import EvaluationLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.report import LabelReport
+from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.settings import Settings
 
@@ -30,6 +31,8 @@ class ConsoleContent:
     """Computes the agreement of metrics with the labels of people."""
     agreement_command: str
     """The command that prints the same."""
+    seen: SeenAnswers
+    """Remembers the answers whose scores people have seen."""
     letter: Callable[[tuple[int, int]], Letter | None] | None = None
     """Reads the dead letter at a partition and an offset; None of files, which have none."""
     notes: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from ragweir.streams.analysis.labels.evaluated import Evaluated, read_evaluated
 from ragweir.streams.analysis.labels.report import LabelReport, report
 from ragweir.streams.analysis.labels.store import PeopleLabels, read_labels
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.load import LoadedFiles, load_evaluations, load_labels
 from ragweir.streams.console.store.writer import StoreWriter
@@ -54,7 +55,9 @@ def content_of_files(
         with StoreWriter(file) as writer:
             loaded = load_evaluations(files, writer, on_bytes)
             load_labels([labels] if labels and labels.exists() else [], writer)
-        with closing(AnswerStore(file, objectives)) as store:
+        # Sessions end with the process, and so does the knowledge of the answers that they have seen.
+        seen = SeenAnswers(Path(folder) / "seen.sqlite", settings.labels.key)
+        with closing(seen), closing(AnswerStore(file, objectives)) as store:
             people = _People(settings, files, labels)
             yield ConsoleContent(
                 settings,
@@ -65,6 +68,7 @@ def content_of_files(
                 labels=people.labels_of,
                 agreement=people.agreement,
                 agreement_command=people.command,
+                seen=seen,
                 notes=tuple(_notes(loaded)),
             )
 

@@ -13,6 +13,7 @@ from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.criteria import criteria
 from ragweir.streams.analysis.labels.report import report
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.topic_projection import FILE
 from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
@@ -27,6 +28,7 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
 
     Raises:
         ConfigurationError: if the settings are wrong.
+        PermanentError: if `console.folder` cannot be written.
     """
     objectives = [Objective.of(slo, aggregator(settings)) for slo in settings.slo]
     rules, texts = EvidenceRules.of(settings), ShownTexts(settings)
@@ -34,7 +36,8 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
     asked = [(each, criteria(each, catalogue)) for each in settings.labels.questions]
     file = settings.console.folder / FILE
     letters = settings.output_topic("dead-letter")
-    with closing(RecordFetcher(settings)) as fetcher, closing(AnswerStore(file, objectives)) as store:
+    seen = SeenAnswers(settings.console.folder / "seen.sqlite", settings.labels.key)
+    with closing(seen), closing(RecordFetcher(settings)) as fetcher, closing(AnswerStore(file, objectives)) as store:
         yield ConsoleContent(
             settings,
             store,
@@ -44,5 +47,6 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
             labels=lambda event_id: [each for each in store.labels_of(event_id) if each.value != WITHDRAWN],
             agreement=lambda: report(store.people_labels(), asked),
             agreement_command="ragweir labels report",
+            seen=seen,
             letter=lambda at: read_letter(found) if (found := fetcher.fetch(letters, *at)) else None,
         )

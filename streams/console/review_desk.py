@@ -41,6 +41,8 @@ class ShownAnswer:
     """The effect of the person's last button."""
     last: str | None
     """Id of the event that the person labelled last."""
+    is_blind: bool = True
+    """False if the person may have seen scores of the answer on another page."""
 
     @property
     def mark(self) -> str:
@@ -69,10 +71,16 @@ class ReviewDesk:
         settings: all settings.
         find: finds the queue; None if there is none yet. It is called until there is one, and again by people who have
             labelled all of it.
+        has_seen: returns true if a person may have seen scores of an answer.
     """
 
-    def __init__(self, settings: Settings, find: Callable[[], RatingTask | None]) -> None:
-        self._settings, self._find = settings, find
+    def __init__(
+        self,
+        settings: Settings,
+        find: Callable[[], RatingTask | None],
+        has_seen: Callable[[str, QueuedAnswer], bool],
+    ) -> None:
+        self._settings, self._find, self._has_seen = settings, find, has_seen
         self._lock = Lock()
         self._task: RatingTask | None = None
         self._found_s = 0.0
@@ -94,7 +102,7 @@ class ReviewDesk:
         """
         with self._lock:
             place = self._place(person)
-            return None if place is None else self._shown(place)
+            return None if place is None else self._shown(person, place)
 
     def answer(self, person: str, mark: str, choice: str) -> None:
         """Store the label of the answer that is shown to a person.
@@ -114,7 +122,8 @@ class ReviewDesk:
             if chosen is None:
                 place.message = "This is no answer to the question."
                 return
-            place.stored.answer(chosen, machine.now(), self._seconds(place, mark))
+            blind = not self._has_seen(person, present)
+            place.stored.answer(chosen, machine.now(), self._seconds(place, mark), blind=blind)
             self._on_stored(place, f"Saved: {chosen.name}.", present.event_id)
 
     def skip(self, person: str, mark: str) -> None:
@@ -158,7 +167,7 @@ class ReviewDesk:
         shown, since_s = place.shown or (mark, machine.monotonic())
         return round(min(machine.monotonic() - since_s, _SLOWEST_S), 3) if shown == mark else 0.0
 
-    def _shown(self, place: _Place) -> ShownAnswer:
+    def _shown(self, person: str, place: _Place) -> ShownAnswer:
         present = place.stored.ask(machine.now())
         if present is None and machine.monotonic() - self._found_s > _STALE_S:
             self._task = None
@@ -174,6 +183,7 @@ class ReviewDesk:
             texts=self._texts[present.event_id] if present else None,
             message=message,
             last=place.last,
+            is_blind=present is None or not self._has_seen(person, present),
         )
 
     def _place(self, person: str) -> _Place | None:

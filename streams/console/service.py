@@ -81,7 +81,7 @@ def run(
         projection = ConsoleProjection(settings, lambda: content.store.is_damaged)
         projection.open()  # So that the pages find a store.
         projection.close()
-        desk = ReviewDesk(settings, lambda: topic_queue(settings, content.texts))
+        desk = ReviewDesk(settings, lambda: topic_queue(settings, content.texts), content.seen.has)
         pages = [*page_routes(content), *review_routes(desk, "ragweir labels draw")]
         with served(application(pages, own, token), listening):
             login = kept_login(own, token, is_seen_by_person=is_seen_by_person)

@@ -186,7 +186,7 @@ def test_people_label_the_newest_draw_on_a_page(settings: Settings) -> None:
     """Each label is on the topic when the next answer is shown."""
     evaluated(settings, range(20))
     assert ragweir(*command(settings, "labels", "draw", "--count", 4)).returncode == 0
-    desk = ReviewDesk(settings, lambda: topic_queue(settings, ShownTexts(settings)))
+    desk = ReviewDesk(settings, lambda: topic_queue(settings, ShownTexts(settings)), lambda *_: False)
     browser = logged_in(console_of(review_routes(desk, "")))
     for number in range(3):
         assert f"{number} of 4 answered" in browser.get("/review").text
@@ -231,5 +231,5 @@ def test_the_check_names_what_is_not_read(settings: Settings) -> None:
     )
     found = TopicLabels()
     found.add(other)
-    with pytest.raises(CheckWarning, match="1 labelled answers are to questions"):
+    with pytest.raises(CheckWarning, match="1 labelled answer is to questions"):
         summary(found, ["supported"])

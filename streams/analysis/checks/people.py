@@ -43,9 +43,10 @@ def summary(found: TopicLabels, questions: list[str]) -> str:
     if found.unreadable:
         raise CheckWarning(f"{found.unreadable:,} records of {LABELS} and {DRAWS} are no labels or draws")
     if unknown := sorted(counts.keys() - set(questions)):
+        number = sum(counts[each] for each in unknown)
+        are = "answer is" if number == 1 else "answers are"
         raise CheckWarning(
-            f"{sum(counts[each] for each in unknown):,} labelled answers are to questions that labels.questions does "
-            f"not have: {', '.join(unknown[:8])}"
+            f"{number:,} labelled {are} to questions that labels.questions does not have: {', '.join(unknown[:8])}"
         )
     if not counts:
         return f"{UNKNOWN}: no answer is labelled; `ragweir labels draw` begins"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragweir.metrics.metric import Metric
-from ragweir.metrics.support_spans import SupportSpans
+from ragweir.metrics.support_spans import SentenceSpan, SupportSpans
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.evidence.score_groups import ScoreGroup, ShownScore
@@ -14,6 +14,8 @@ from ragweir.streams.analysis.labels.verdicts import answers_of
 from ragweir.streams.settings.labels import Question
 
 NOBODY = "nobody labelled it"
+WHOLE = "every sentence has support"
+MOST = "every sentence has support for at least half of its words"
 _STATES = {
     "selected": "the judge has not answered yet",
     "deferred": "the judge's budget is spent for now",
@@ -96,7 +98,7 @@ def _support(scores: Mapping[str, float | None], spans: SupportSpans | None) -> 
         elif share:
             yield Finding(f"{share:.0%} of its sentences lack support", is_bad=None if refuses else True)
         else:
-            yield Finding("every sentence has support", is_bad=False)
+            yield Finding(WHOLE if scores.get("context_support") == 1 else MOST, is_bad=False)
         return
     sentences = [each for each in spans.sentences if each.stems]
     weak = sum(each.is_weak for each in sentences)
@@ -107,12 +109,20 @@ def _support(scores: Mapping[str, float | None], spans: SupportSpans | None) -> 
         lacking = f"{weak} of {_plural(len(sentences), 'sentence')} {'lacks' if weak == 1 else 'lack'} support"
         yield Finding(lacking, is_bad=None if refuses else True)
     elif not differing:
-        yield Finding("every sentence has support", is_bad=False)
+        yield from _without_weak(sentences)
     if differing:
         yield Finding(
             f"{_plural(differing, 'number')} {'occurs' if differing == 1 else 'occur'} in no passage",
             is_bad=None if refuses else True,
         )
+
+
+def _without_weak(sentences: Sequence[SentenceSpan]) -> Iterator[Finding]:
+    """Yield the findings on sentences that have support for half of their words or more."""
+    lacking = len({word.stem for each in sentences for word in each.unsupported})
+    yield Finding(MOST if lacking else WHOLE, is_bad=False)
+    if lacking:
+        yield Finding(f"{_plural(lacking, 'word')} {'occurs' if lacking == 1 else 'occur'} in no passage", is_bad=None)
 
 
 def _judge(evaluation: Evaluation, groups: Sequence[ScoreGroup]) -> Iterator[Finding]:

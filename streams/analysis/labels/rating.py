@@ -139,15 +139,21 @@ class Rating:
                 return
             yield self._label(answer, CANNOT_TELL, time).model_copy(update={"why": TEXT_GONE})
 
-    def label(self, value: bool | str, time: datetime, seconds: float) -> Label:  # noqa: FBT001 - an answer
+    def label(self, value: bool | str, time: datetime, seconds: float, *, blind: bool = True) -> Label:  # noqa: FBT001
         """Return the label of the present answer, to be stored.
+
+        Args:
+            value: the rater's answer.
+            time: time of the answer.
+            seconds: time that the rater took.
+            blind: false if the rater may have seen a score of it before.
 
         Raises:
             ValueError: if there is none.
         """
         if (answer := self.present) is None:
             raise ValueError("all answers are labelled")
-        return self._label(answer, value, time).model_copy(update={"seconds": seconds})
+        return self._label(answer, value, time).model_copy(update={"seconds": seconds, "blind": blind})
 
     def undo(self, time: datetime) -> Label | None:
         """Return the label that takes the rater's last one back, to be stored; None if there is none to take back."""

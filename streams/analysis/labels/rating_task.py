@@ -67,14 +67,20 @@ class StoredRating:
             self._store(label)
         return self.rating.present
 
-    def answer(self, choice: Choice, now: datetime, seconds: float) -> None:
+    def answer(self, choice: Choice, now: datetime, seconds: float, *, blind: bool = True) -> None:
         """Store the label of the present answer.
+
+        Args:
+            choice: the rater's choice.
+            now: time of the answer.
+            seconds: time that the rater took.
+            blind: false if the rater may have seen a score of it before.
 
         Raises:
             ValueError: if there is none.
             PermanentError: if the label cannot be stored; the answer is asked again.
         """
-        self._store(self.rating.label(choice.value, now, seconds))
+        self._store(self.rating.label(choice.value, now, seconds, blind=blind))
 
     def undo(self, now: datetime) -> bool:
         """Take the rater's last label back; return false if there is none.

@@ -82,7 +82,7 @@ class AgreementTable:
         unanswered = f", {self.unanswered:,} of them without an answer" if self.unanswered else ""
         of = "of all events" if self.drawn else "of the labelled answers alone, which were not drawn,"
         return (
-            f"{self.labels:,} labelled answers{unanswered}; the numbers are those {of} from "
+            f"{_answers(self.labels)}{unanswered}; the numbers are those {of} from "
             f"{self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
         )
 
@@ -138,13 +138,15 @@ def report(labels: PeopleLabels, criteria: Criteria, evaluated: Evaluated | None
         if label.kind != "user":
             by_question[label.question].append(label)
     if users:
-        found.notes.append(f"{users:,} labels of users are in no table: users choose the answers that they rate")
+        are = "label of users is" if users == 1 else "labels of users are"
+        found.notes.append(f"{users:,} {are} in no table: users choose the answers that they rate")
     place = 0
     for question, own in criteria:
         answers, wrong = answers_of(question, by_question.pop(question.name, []))
         if wrong:
             values = ", ".join(sorted(wrong)[:_EXAMPLES])
-            found.notes.append(f"{wrong.total():,} labels have values that are no answer to {question.name}: {values}")
+            have = "label has a value that is" if wrong.total() == 1 else "labels have values that are"
+            found.notes.append(f"{wrong.total():,} {have} no answer to {question.name}: {values}")
         for criterion in own:
             verdicts = VerdictsOfLabels(criterion) if evaluated is None else VerdictsOfFile(evaluated, place)
             subject = _Subject(question.name, criterion, verdicts, labels.draws, found.notes)
@@ -153,11 +155,27 @@ def report(labels: PeopleLabels, criteria: Criteria, evaluated: Evaluated | None
     if by_question:
         unknown = ", ".join(sorted(by_question)[:_EXAMPLES])
         number = sum(map(len, by_question.values()))
-        found.notes.append(f"{number:,} labels are of questions that are not reported here: {unknown}")
+        are = "label is of a question that is" if number == 1 else "labels are of questions that are"
+        found.notes.append(f"{number:,} {are} not reported here: {unknown}")
     if not found.tables:
-        hint = "; name the evaluations of the events, as the labels carry no score" if evaluated is None else ""
-        found.notes.append(UNKNOWN + hint)
+        found.notes.append(UNKNOWN + _hint(has_labels=bool(labels.labels), has_evaluations=evaluated is not None))
     return found
+
+
+def _hint(*, has_labels: bool, has_evaluations: bool) -> str:
+    """Return the reason why there is no table, where it is one that the reader can change."""
+    if not has_labels:
+        return ": no answer is labelled"
+    return "" if has_evaluations else "; name the evaluations of the events, as the labels carry no score"
+
+
+def _answers(number: int) -> str:
+    """Return a number of labelled answers.
+
+    >>> _answers(1), _answers(1_000)
+    ('1 labelled answer', '1,000 labelled answers')
+    """
+    return f"{number:,} labelled {'answer' if number == 1 else 'answers'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +193,12 @@ class _Subject:
         drawn = [each for each in answers if each.draw_id is not None and self._has_frame(each.draw_id)]
         if drawn and len(drawn) < len(answers):
             others = len(answers) - len(drawn)
-            self.notes.append(f"{others:,} labelled answers to {self.question} were not drawn, and are in no table")
+            were = "was not drawn, and is" if others == 1 else "were not drawn, and are"
+            self.notes.append(f"{_answers(others)} to {self.question} {were} in no table")
         known = [each for each in drawn or answers if self.verdicts.verdict(each) is not None]
         if missing := len(drawn or answers) - len(known):
-            self.notes.append(f"{missing:,} labelled answers to {self.question} have no {self.criterion.metric} here")
+            have = "has" if missing == 1 else "have"
+            self.notes.append(f"{_answers(missing)} to {self.question} {have} no {self.criterion.metric} here")
         if drawn:
             yield from self._of_drawn(known)
         elif isinstance(self.verdicts, VerdictsOfFile):
@@ -275,5 +295,6 @@ def _persons(rows: _Rows) -> Limits | str:
     """Return the kappa of the first two people of each answer that two have labelled."""
     pairs = [PeopleVerdict(each.said[0], each.said[1], own.chance) for each, own in rows if len(each.said) > 1]
     if len(pairs) < FEWEST_PAIRS:
-        return f"{len(pairs)} answers have labels of two people; {FEWEST_PAIRS} are needed"
+        have = "answer has" if len(pairs) == 1 else "answers have"
+        return f"{len(pairs)} {have} labels of two people; {FEWEST_PAIRS} are needed"
     return kappa(pairs)

@@ -64,6 +64,7 @@ def list_routes(content: ConsoleContent) -> list[BaseRoute]:
         query = _parsed(request.url.query)
         page = _searched(content, query)
         columns = _columns(content, query)
+        content.seen.add(request.state.person, (each.event_id for each in page.answers))
         return render(
             request,
             "answers.html",
@@ -86,7 +87,9 @@ def list_routes(content: ConsoleContent) -> list[BaseRoute]:
         query = replace(_parsed(request.url.query).page(), limit=MAX_ROWS)
         first = _searched(content, query)
         headers = {"Content-Disposition": 'attachment; filename="answers.jsonl"'}
-        return StreamingResponse(_lines(content, query, first), media_type="application/jsonl", headers=headers)
+        return StreamingResponse(
+            _lines(content, query, first, request.state.person), media_type="application/jsonl", headers=headers
+        )
 
     return [Route(_PATH, answers), Route(f"{_PATH}.jsonl", download)]
 
@@ -180,9 +183,10 @@ def _filters(query: AnswerQuery) -> Iterator[ListFilter]:
             yield ListFilter(f"{words} {own}".strip(), str(replace(bare, **without)))
 
 
-def _lines(content: ConsoleContent, query: AnswerQuery, page: AnswerPage) -> Iterator[bytes]:
+def _lines(content: ConsoleContent, query: AnswerQuery, page: AnswerPage, person: str) -> Iterator[bytes]:
     """Yield the answers of a list as JSON lines, page by page."""
     while True:
+        content.seen.add(person, (each.event_id for each in page.answers))
         yield b"".join(orjson.dumps(_line(each), option=orjson.OPT_UTC_Z) + b"\n" for each in page.answers)
         if page.next is None:
             return

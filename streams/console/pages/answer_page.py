@@ -39,6 +39,7 @@ def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
             raise HTTPException(400, str(error)) from None
         if stored is None:
             raise HTTPException(404, "There is no answer with this id here.")
+        content.seen.add(request.state.person, [event_id])
         search, state = str(query.page()), content.store.state()
         return render(
             request, "answer.html", **_values(content, stored), before=before, after=after, search=search, state=state

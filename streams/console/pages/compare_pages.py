@@ -55,6 +55,8 @@ def compare_routes(content: ConsoleContent) -> list[BaseRoute]:
         whole = [each for each in found.changes if each.dimension is None and each.difference.pairs]
         significant = [each for each in whole if each.significant]
         by_name = {each.metric: each for each in found.metrics}
+        events = [(each.metric, by_name[each.metric].events[:_EVENTS]) for each in significant[:_METRICS]]
+        content.seen.add(request.state.person, (each.event_id for _, shown in events for each in shown))
         return render(
             request,
             "comparison.html",
@@ -64,7 +66,7 @@ def compare_routes(content: ConsoleContent) -> list[BaseRoute]:
             moved=[each for each in whole if each.difference.rose or each.difference.fell],
             still=[each for each in whole if not (each.difference.rose or each.difference.fell)],
             sliced=[each for each in found.changes if each.dimension is not None and each.significant][:_MOST_SLICES],
-            events=[(each.metric, by_name[each.metric].events[:_EVENTS]) for each in significant[:_METRICS]],
+            events=events,
         )
 
     return [Route("/compare", comparisons), Route("/compare/{name}", comparison)]

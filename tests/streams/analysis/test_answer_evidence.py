@@ -60,6 +60,11 @@ def label(value: bool | str, rater: str = "a", question: str = "supported") -> L
         ),
         (lambda: found(labels=[]), "1 number occurs in no passage; not judged; nobody labelled it", True),
         (lambda: found("Call us."), "every sentence has support; not judged", False),
+        (
+            lambda: found("Return shoes within days to Lyon. Call Ada."),
+            "every sentence has support for at least half of its words; 2 words occur in no passage; not judged",
+            False,
+        ),
         (lambda: found(contexts=None), "support by passages is not known; not judged", None),
         (lambda: found(" "), "the answer is empty; not judged", True),
         (
@@ -97,6 +102,16 @@ def test_the_verdict_is_said_in_words(evidence: Any, text: str, is_bad: bool | N
     """People decide before the judge, and the judge before the passages; nothing unknown counts as good."""
     verdict = evidence().verdict
     assert (verdict.text, verdict.is_bad) == (text, is_bad)
+
+
+@pytest.mark.parametrize(
+    ("support", "text"),
+    [(1.0, "every sentence has support"), (0.9, "every sentence has support for at least half of its words")],
+)
+def test_without_texts_sentences_have_whole_support_only_if_all_words_have(support: float, text: str) -> None:
+    scores = {"unsupported_sentences": 0.0, "context_support": support}
+    evaluation = Evaluation(event_id="1", event_time=NOW, catalogue_version="3", scores=scores)
+    assert answer_evidence(evaluation, None, RULES).verdict.text == f"{text}; not judged"
 
 
 def test_the_verdict_without_the_texts_rests_on_the_scores() -> None:

@@ -169,7 +169,7 @@ def test_answers_that_were_not_drawn_speak_for_themselves() -> None:
     only = table(made.tables)
     assert (only.drawn, only.labels, only.application) == (False, 20, "shop")
     assert numbers(only) == {"tpr": 0.833333, "tnr": 0.642857, "precision": 0.5, "kappa": 0.4, "people_rate": 0.3}
-    assert made.notes == ["1 labelled answers to supported have no unsupported_risk here"]
+    assert made.notes == ["1 labelled answer to supported has no unsupported_risk here"]
 
 
 def test_a_verdict_of_the_judge_counts_by_its_probability() -> None:
@@ -255,9 +255,9 @@ def test_labels_of_users_of_other_questions_and_of_wrong_values_are_in_no_table(
     made = report(found, [(QUESTION, [RISK])], read([evaluation(1, 0.9)]))
     assert made.tables == []
     assert made.notes == [
-        "1 labels of users are in no table: users choose the answers that they rate",
-        "1 labels have values that are no answer to supported: perhaps",
-        "1 labels are of questions that are not reported here: other",
+        "1 label of users is in no table: users choose the answers that they rate",
+        "1 label has a value that is no answer to supported: perhaps",
+        "1 label is of a question that is not reported here: other",
         "agreement with people unknown",
     ]
 

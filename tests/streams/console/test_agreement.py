@@ -59,7 +59,7 @@ def test_the_numbers_are_those_of_the_command(tmp_path: Path) -> None:
 def test_agreement_is_unknown_without_labels(tmp_path: Path) -> None:
     with shown(tmp_path, [scored(tmp_path, [RETURNS])]) as pages:
         html = pages.page("/agreement")
-    assert "agreement with people unknown" in html
+    assert "<li>agreement with people unknown: no answer is labelled</li>" in html
     assert '<p class="quiet">unknown</p>' in html
 
 

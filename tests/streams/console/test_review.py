@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.label import QueuedAnswer
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.rating_task import RatingTask
@@ -87,12 +88,17 @@ def opened(queue: Path, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
                 file = stack.enter_context(LabelFile(tmp_path / "labels.jsonl"))
                 return RatingTask(answers, file, "events", lambda: texts, "look again", partial(file.add_draw, draw))
 
-            desk = ReviewDesk(effective, find)
+            desk = ReviewDesk(effective, find, unseen)
             app = console_of(review_routes(desk, "the command"), **console)
             ids = [each.event_id for each in answers]
             return Opened(desk, partial(logged_in, app), tmp_path / "labels.jsonl", ids)
 
         yield open_
+
+
+def unseen(_: str, __: QueuedAnswer) -> bool:
+    """Nobody has looked at another page."""
+    return False
 
 
 def press(browser: TestClient, key: str) -> str:
@@ -236,7 +242,7 @@ def test_texts_of_another_file_are_no_reason_to_label_all_as_gone(queue: Path, t
     draw, answers = read_queue(queue)
     with LabelFile(tmp_path / "labels.jsonl") as file:
         task = RatingTask(answers, file, "other.jsonl", dict, "name another one", partial(file.add_draw, draw))
-        app = console_of(review_routes(ReviewDesk(from_groups({}), lambda: task), ""))
+        app = console_of(review_routes(ReviewDesk(from_groups({}), lambda: task, unseen), ""))
         answer = logged_in(app).get("/review")
         assert answer.status_code == 503
         assert "other.jsonl has none of the 12 events of the queue: name another one" in answer.text
@@ -281,7 +287,7 @@ def test_a_page_of_another_site_labels_nothing(opened: Callable[..., Opened]) ->
 
 
 def test_without_a_queue_the_page_has_the_command_that_draws_one() -> None:
-    desk = ReviewDesk(from_groups({}), lambda: None)
+    desk = ReviewDesk(from_groups({}), lambda: None, unseen)
     page = logged_in(console_of(review_routes(desk, "ragweir labels draw <file>"))).get("/review")
     assert "<code>ragweir labels draw &lt;file&gt;</code>" in page.text
     assert stranger(console_of(review_routes(desk, ""))).get("/review", headers=FROM_OWN_PAGE).status_code == 303
