@@ -30,3 +30,9 @@ def risk_difference(found: StratumCounts) -> tuple[float, float]:
     within = (x * (m - y) + y * (n - x)) / (2 * total)
     variance = (difference * float(spread.sum()) + float(within.sum())) / weight**2
     return difference, sqrt(max(0.0, variance))
+
+
+def difference_limits(found: StratumCounts, around: float) -> tuple[float, float, float]:
+    """Return the difference with its limits, so many standard errors around it."""
+    difference, error = risk_difference(found)
+    return difference, max(-1.0, difference - around * error), min(1.0, difference + around * error)

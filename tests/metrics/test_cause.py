@@ -11,12 +11,14 @@ from scipy.stats import false_discovery_control, hypergeom
 from bench.blame import RIGHT, found_in, named, servings_of
 from bench.served_documents import TrafficKind, served
 from ragweir.metrics.cause import comparisons
+from ragweir.metrics.cause.cause import Cause
 from ragweir.metrics.cause.causes import causes
 from ragweir.metrics.cause.comparisons import all_values
 from ragweir.metrics.cause.exact_tail import StratumCounts, log_factorials, log_upper_tail, upper_tail
 from ragweir.metrics.cause.multiplicity import adjusted
 from ragweir.metrics.cause.risk_difference import risk_difference
 from ragweir.metrics.cause.servings import NONE, Servings
+from ragweir.metrics.cause.weighted_evidence import SIGNIFICANT, WeightedEvidence
 
 SMALL = TrafficKind(events=4_000, documents=300, servings=120)
 
@@ -166,6 +168,51 @@ def test_a_value_that_all_events_carry_is_compared_with_nothing() -> None:
 def test_events_without_a_bad_one_are_enough_to_say_so() -> None:
     found = causes(flat([False] * 200, [n % 2 for n in range(200)]), [frozenset()])
     assert (found.causes, found.enough) == ([], True)
+
+
+def evidence_by_hand(rows: Servings, value: int, expected: float, named: list[int]) -> float:
+    """The likelihood ratio of a value by a loop over the events, each with the weight 1/(1 + k)."""
+    sets = [{*rows.row[rows.value == each].tolist()} for each in named]
+    weight = {n: 1 / (1 + sum(n in each for each in sets)) for n in range(len(rows.bad))}
+    share = (sum(weight[n] for n in weight if rows.bad[n]) / sum(weight.values())) / rows.bad.mean()
+    own = rows.row[rows.value == value].tolist()
+    size, bad = sum(weight[n] for n in own), sum(weight[n] for n in own if rows.bad[n])
+    mean = size * expected * share
+    return float(bad * np.log(bad / mean) + (size - bad) * np.log((size - bad) / (size - mean))) if bad > mean else 0.0
+
+
+def test_the_next_finding_has_the_most_evidence_in_events_that_no_cause_carries() -> None:
+    """Value 1 has more evidence than value 2, but nearly all of it is in events of value 0."""
+    carried = {0: range(100), 1: range(20, 105), 2: range(200, 250)}
+    bad = [n < 80 or 200 <= n < 240 or n % 20 == 0 for n in range(1_000)]
+    rows = flat(bad, [3] * 1_000)
+    pairs = sorted((value, n) for value, own in carried.items() for n in own)
+    rows = Servings(**{**vars(rows), "row": np.array([n for _, n in pairs], np.int32),
+                       "value": np.array([value for value, _ in pairs], np.int32)})  # fmt: skip
+    findings = []
+    for value, own in carried.items():
+        found = sum(bad[n] for n in own)
+        findings.append(Cause([value], len(own), found, found - 0.05 * len(own), 0.5, 0.4, 0.6, 0.0, -50.0))
+    evidence = WeightedEvidence(rows, findings)
+    first = evidence.next()
+    assert first == (0, pytest.approx(evidence_by_hand(rows, 0, 0.05, [])))
+    assert evidence_by_hand(rows, 1, 0.05, []) > evidence_by_hand(rows, 2, 0.05, [])
+    evidence.cover(np.array(carried[0]))
+    assert evidence.next() == (2, pytest.approx(evidence_by_hand(rows, 2, 0.05, [0])))
+    assert evidence.next() == (1, pytest.approx(evidence_by_hand(rows, 1, 0.05, [0])))
+    assert evidence.next() is None
+
+
+def test_a_finding_whose_events_causes_carry_many_times_ends_the_covering() -> None:
+    rows = flat([n % 2 == 0 for n in range(40)] + [n % 20 == 0 for n in range(400)], [0] * 40 + [1] * 400)
+    finding = Cause([0], 40, 20, 18.0, 0.45, 0.3, 0.6, 0.0, -20.0)
+    for covered, ends in ((0, False), (60, True)):
+        evidence = WeightedEvidence(rows, [finding])
+        for _ in range(covered):
+            evidence.cover(np.arange(40))
+        found = evidence.next()
+        assert found is not None
+        assert (found[1] < SIGNIFICANT) == ends
 
 
 def test_with_a_reference_a_value_is_compared_with_itself_before() -> None:

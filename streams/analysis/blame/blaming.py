@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.cause.causes import FEWEST, Cause, FoundCauses, causes
+from ragweir.metrics.cause.cause import FEWEST, Cause
+from ragweir.metrics.cause.causes import FoundCauses, causes
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
