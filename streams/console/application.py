@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from ragweir.errors import RagweirError
 from ragweir.streams.console.rendering import FOLDER, render
+from ragweir.streams.console.request_counts import RequestCounts
 from ragweir.streams.console.safety.authentication import Access
 from ragweir.streams.console.safety.guard import Guard
 from ragweir.streams.console.safety.login import login_routes
@@ -24,19 +25,23 @@ from ragweir.streams.console.safety.origins import Origins
 from ragweir.streams.settings.console import ConsoleSettings
 
 
-def application(pages: Sequence[BaseRoute], settings: ConsoleSettings, token: str) -> ASGIApp:
+def application(
+    pages: Sequence[BaseRoute], settings: ConsoleSettings, token: str, counts: RequestCounts | None = None
+) -> ASGIApp:
     """Return the application.
 
     Args:
         pages: the routes of the pages, which only people who logged in reach.
         settings: where the console is reached, and who is trusted.
         token: the token that people log in with.
+        counts: counts requests and logins; None for counts that nobody reads.
     """
+    counts = counts or RequestCounts()
     access = Access(settings, token)
     static = Mount("/static", _StaticFiles(directory=FOLDER / "static"))
     handlers = {HTTPException: _problem, RagweirError: _problem}
-    app = Starlette(routes=[*login_routes(access), static, *pages], exception_handlers=handlers)
-    return Guard(app, Origins(settings.public_url), access)
+    app = Starlette(routes=[*login_routes(access, counts), static, *pages], exception_handlers=handlers)
+    return Guard(app, Origins(settings.public_url), access, counts)
 
 
 class _StaticFiles(StaticFiles):

@@ -13,18 +13,22 @@ from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.criteria import criteria
 from ragweir.streams.analysis.labels.report import report
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.request_counts import CountedFetcher, RequestCounts
 from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.topic_projection import FILE
-from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.services.aggregate.objectives import Objective
 from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Settings
 
 
 @contextmanager
-def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
+def content_of_topics(settings: Settings, counts: RequestCounts | None = None) -> Iterator[ConsoleContent]:
     """Show what `ConsoleProjection` keeps in `console.folder`, for the length of a `with` block.
+
+    Args:
+        settings: all settings.
+        counts: counts the records that are fetched; None for counts that nobody reads.
 
     Raises:
         ConfigurationError: if the settings are wrong.
@@ -37,7 +41,11 @@ def content_of_topics(settings: Settings) -> Iterator[ConsoleContent]:
     file = settings.console.folder / FILE
     letters = settings.output_topic("dead-letter")
     seen = SeenAnswers(settings.console.folder / "seen.sqlite", settings.labels.key)
-    with closing(seen), closing(RecordFetcher(settings)) as fetcher, closing(AnswerStore(file, objectives)) as store:
+    with (
+        closing(seen),
+        closing(CountedFetcher(settings, counts or RequestCounts())) as fetcher,
+        closing(AnswerStore(file, objectives)) as store,
+    ):
         yield ConsoleContent(
             settings,
             store,

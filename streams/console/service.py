@@ -70,20 +70,21 @@ def run(
     from ragweir.streams.console.from_topics import content_of_topics  # noqa: PLC0415
     from ragweir.streams.console.pages.review import review_routes  # noqa: PLC0415
     from ragweir.streams.console.pages.routes import page_routes  # noqa: PLC0415
+    from ragweir.streams.console.request_counts import RequestCounts  # noqa: PLC0415
     from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
     from ragweir.streams.console.review_queues import topic_queue  # noqa: PLC0415
     from ragweir.streams.console.safety.authentication import kept_login, kept_token  # noqa: PLC0415
     from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
 
-    own = settings.console
+    own, counts = settings.console, RequestCounts()
     token = kept_token(own)
-    with listen(own) as (listening, address), content_of_topics(settings) as content:
-        projection = ConsoleProjection(settings, lambda: content.store.is_damaged)
+    with listen(own) as (listening, address), content_of_topics(settings, counts) as content:
+        projection = ConsoleProjection(settings, lambda: content.store.is_damaged, counts.drain)
         projection.open()  # So that the pages find a store.
         projection.close()
         desk = ReviewDesk(settings, lambda: topic_queue(settings, content.texts), content.seen.has)
         pages = [*page_routes(content), *review_routes(desk, "ragweir labels draw")]
-        with served(application(pages, own, token), listening):
+        with served(application(pages, own, token, counts), listening, counts):
             login = kept_login(own, token, is_seen_by_person=is_seen_by_person)
             say(f"The answers of {settings.topics.prefix}evaluations are shown at {address}{login}")
             run_projection(replace(SERVICE, projection=lambda _: projection), settings, slot, stopped)

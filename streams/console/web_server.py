@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -23,6 +24,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ragweir.errors import PermanentError
+from ragweir.streams.console.request_counts import RequestCounts
 from ragweir.streams.runtime.serving.server import HEAD_BYTES, LAST_PORT
 from ragweir.streams.settings.console import ConsoleSettings
 
@@ -44,6 +46,10 @@ class BoundedConnection(H11Protocol):
     _began_s = 0.0
     is_aborted = False
     """True if the connection is closed, though the loop has not done so yet."""
+
+    def __init__(self, *given: Any, counts: RequestCounts, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._counts = counts
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -83,9 +89,10 @@ class BoundedConnection(H11Protocol):
         """The time of the accept: the least is the oldest."""
         return self._began_s
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "late") -> None:
         """Close the connection at once."""
         self.is_aborted = True
+        self._counts.count("ragweir_console_connections_closed_total", reason)
         self.transport.abort()
 
     def _present(self) -> _Phase:
@@ -109,18 +116,23 @@ def _make_room(connections: Any) -> None:
     """Close the oldest connection without a whole request, or else the oldest one, if there are too many."""
     those = [each for each in connections if not each.is_aborted]
     if len(those) > MAX_CONNECTIONS:
-        min(those, key=lambda each: (each.has_request, each.age)).abort()
+        min(those, key=lambda each: (each.has_request, each.age)).abort("crowded")
 
 
 @contextmanager
-def served(app: ASGIApp, listening: socket.socket) -> Iterator[None]:
+def served(app: ASGIApp, listening: socket.socket, counts: RequestCounts | None = None) -> Iterator[None]:
     """Serve an application on a socket that listens, while the block runs.
 
     Requests are not logged, and no header of a proxy is believed.
+
+    Args:
+        app: the application.
+        listening: the socket.
+        counts: counts the connections that are closed; None for counts that nobody reads.
     """
     config = uvicorn.Config(
         app,
-        http=BoundedConnection,
+        http=partial(BoundedConnection, counts=counts or RequestCounts()),  # type: ignore[arg-type] # it is called only
         ws="none",
         loop="asyncio",
         lifespan="off",

@@ -26,10 +26,10 @@ _ORDINARY = {
         "role session token tokens tools usage wanted"
     ),
     "Kafka, HTTP and programs": (
-        "api assigned base bootstrap broker build cache cached call calls class concurrency descriptors "
-        "digest file files folder handle header host id ids index info kafka modules oauth otlp panics parent "
-        "partition partitions path port proxies public publish recreated replication retention servers settings sha256 "
-        "signal socket source sources telemetry timeout timestamp transactions trusted user users"
+        "api assigned base bootstrap broker build cache cached call calls class concurrency connections descriptors "
+        "digest fetches file files folder handle header host id ids index info kafka logins modules oauth otlp panics "
+        "parent partition partitions path port proxies public publish recreated replication retention servers settings "
+        "sha256 signal socket source sources telemetry timeout timestamp transactions trusted user users"
     ),
     "statistics and money": (
         "affordable categories cost distance factor histogram interval mean prices quantile range ragas ratio "

@@ -13,9 +13,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragweir.streams.console.rendering import render
+from ragweir.streams.console.request_counts import RequestCounts
 from ragweir.streams.console.safety.authentication import Access
 from ragweir.streams.console.safety.origins import Origins, is_from_elsewhere
 from ragweir.streams.console.safety.return_path import login_path, return_path
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.serving.server import HEAD_BYTES
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -44,16 +46,17 @@ class Guard:
         app: the pages.
         origins: the hosts by which the console is reached.
         access: names the person who sends a request.
+        counts: counts the requests, but for those of style sheet, script and icon.
     """
 
-    def __init__(self, app: ASGIApp, origins: Origins, access: Access) -> None:
-        self._app, self._origins, self._access = app, origins, access
+    def __init__(self, app: ASGIApp, origins: Origins, access: Access, counts: RequestCounts) -> None:
+        self._app, self._origins, self._access, self._counts = app, origins, access, counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             raise ValueError(f"there is no page for {scope['type']}")
-        started = False
+        started, began_s = False, machine.monotonic()
 
         async def with_headers(message: Message) -> None:
             nonlocal started
@@ -62,6 +65,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if not scope["path"].startswith(STATIC):
+                    self._counts.on_answer(message["status"], machine.monotonic() - began_s)
             await send(message)
 
         try:

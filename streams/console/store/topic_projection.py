@@ -50,10 +50,16 @@ class ConsoleProjection(Projection):
     Args:
         settings: all settings.
         is_damaged: returns true once a reader found that the store is damaged.
+        more: returns what was measured beside it since the last call.
     """
 
-    def __init__(self, settings: Settings, is_damaged: Callable[[], bool] = lambda: False) -> None:
-        self._settings, self._is_damaged = settings, is_damaged
+    def __init__(
+        self,
+        settings: Settings,
+        is_damaged: Callable[[], bool] = lambda: False,
+        more: Callable[[], Measurements] = Measurements,
+    ) -> None:
+        self._settings, self._is_damaged, self._more = settings, is_damaged, more
         self._file = settings.console.folder / FILE
         self._max_bytes = max_record_bytes(settings.limits.max_event_bytes)
         self._store: StoreWriter | None = None
@@ -221,7 +227,8 @@ class ConsoleProjection(Projection):
             ("ragweir_console_read_ratio",): self._ratio,
         }
         self._levels = {}
-        return Measurements(counts, levels)
+        more = self._more()
+        return Measurements(counts + Counter(more.counts), levels, more.observations)
 
     @override
     def close(self) -> None:
