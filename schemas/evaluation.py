@@ -18,6 +18,7 @@ CARRIED_OVER = tuple(
 """The fields of an interaction that its evaluation repeats unchanged, in addition to the event's time."""
 
 MAX_DOCUMENT_IDS = 16
+MAX_FACETS = 32
 
 
 class RecordPosition(RecordPart):
@@ -104,7 +105,7 @@ class Evaluation(RecordPart):
     `source` and `run_id`.
     """
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"undefined": ()}
+    omitted_values: ClassVar[Mapping[str, object]] = {"undefined": (), "facets": {}}
 
     event_id: str
     """Id of the event."""
@@ -151,6 +152,10 @@ class Evaluation(RecordPart):
     """Decision on judging the event."""
     document_ids: Annotated[tuple[str, ...], Field(max_length=MAX_DOCUMENT_IDS)] = ()
     """Ids of the documents of the contexts, best rank first."""
+    facets: Annotated[dict[str, tuple[str, ...]], Field(max_length=MAX_FACETS)] = Field(default_factory=dict)
+    """Short values of the event by the name of the facet, at most 32 in 1 KB; absent if there are none. `rank` is the
+    best rank of the chunks, `retrieval_method` their methods, `tool` the tools that were called, `tool_error` those
+    that failed, `language` that of the response, and `question_length` and `answer_length` are classes of lengths."""
     judge: Judgement | None = None
     """Model, tokens and cost; only if judged."""
     text: Texts | None = None

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import parse
-from ragweir.schemas.evaluation import MAX_DOCUMENT_IDS, Evaluation, Status
+from ragweir.schemas.evaluation import MAX_DOCUMENT_IDS, MAX_FACETS, Evaluation, Status
 from ragweir.schemas.times import parse_rfc3339
 
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A number that orjson reads as an integer; a larger one is left to the model."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Facets = Annotated[dict[str, tuple[str, ...]], msgspec.Meta(max_length=MAX_FACETS)]
 _DocumentIds = Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_DOCUMENT_IDS)]
 
 
@@ -93,6 +94,7 @@ class EvaluationRecord(_Record):
     evidence: dict[str, tuple[str, ...]] = {}
     decision: DecisionRecord = msgspec.field(default_factory=DecisionRecord)
     document_ids: _DocumentIds = ()
+    facets: _Facets = {}
     judge: _Judgement | None = None
     text: _Texts | None = None
     source: _Source | None = None

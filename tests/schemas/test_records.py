@@ -189,6 +189,8 @@ BY_ROW = Decision(
 )
 """A decision by a row of the topic `control`."""
 
+OF_EVENT = {"rank": ("1",), "tool": ("lookup",), "tool_error": ("lookup",), "language": ("English",)}
+
 WINDOW_SCHEMES = {
     "context_support": Scheme(0.0, 1.0, 1_000_000, 1_000_000),
     "ragas_score": Scheme(0.0, 100.0, 1_000_000, 1_000_000),
@@ -272,7 +274,11 @@ def test_the_golden_interaction_has_every_field() -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("evaluation", EVALUATION), ("evaluation_by_row", EVALUATION.model_copy(update={"decision": BY_ROW}))],
+    [
+        ("evaluation", EVALUATION),
+        ("evaluation_by_row", EVALUATION.model_copy(update={"decision": BY_ROW})),
+        ("evaluation_with_facets", EVALUATION.model_copy(update={"facets": OF_EVENT})),
+    ],
 )
 def test_the_golden_evaluation_is_read_and_written(name: str, expected: Evaluation) -> None:
     """An evaluation of version 1 is read as the same values and written as the same bytes."""

@@ -252,6 +252,7 @@ def _notes(
 ) -> list[str]:
     """Return sentences on what was compared, and what was left out."""
     metric, others = report.criterion.metric, len(now) - report.events
+    lacking = sorted(before.unknown) if before is not None else []
     differs = 0 < report.bad < report.events
     said = {
         f"{others:,} evaluations have no {metric}, and are left out": others,
@@ -265,10 +266,8 @@ def _notes(
         f"no evaluation of {report.reference} has {metric}": before is not None and not len(before.asked()),
         f"{now.lacking_events:,} evaluations have no event in the file of events": now.with_events
         and now.lacking_events,
-        f"the events of {report.reference} are not in the file of events, so that chunks and tools are left out": before
-        is not None
-        and now.with_events
-        and not before.with_events,
+        f"the events of {report.reference} are not in the file of events, so that {', '.join(lacking)} is not "
+        "compared": now.with_events and lacking,
         f"facets after the first {MOST_FACETS}, such as further labels, are left out": codes.full,
         f"{100 * codes.share:.3g} % of the documents, chunks and labels were tested, chosen by hash "
         "(blame.max_documents)": codes.share < 1,

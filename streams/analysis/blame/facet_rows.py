@@ -8,24 +8,28 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from ragweir.errors import PermanentError
+from ragweir.metrics.cause.coded_facets import FACETS
 from ragweir.metrics.cause.servings import NONE, Servings
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.facets import (
+    CHUNK,
     DOCUMENT,
     KINDS,
     MAX_PARTS,
     NOT_HELD,
-    OF_EVENTS,
     OWN,
     VERSION,
+    derived_facets,
     event_facets,
     kind,
 )
@@ -44,6 +48,7 @@ class _FacetLine(EvaluationLine, gc=False):
 
     session_id: str | None = None
     document_ids: tuple[str, ...] = ()
+    facets: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class FacetRows(Evaluated):
@@ -61,7 +66,7 @@ class FacetRows(Evaluated):
         self._value_codes = codes
         self._starts, self._lengths, self._carried = array("q"), array("i"), array("i")
         self._extra_rows, self._extra_values = array("i"), array("i")
-        self._has_event = bytearray()
+        self._has_event, self._has_facets = bytearray(), bytearray()
         self._held = {name: array("i") for name in NOT_HELD}
         self._sessions, self._questions, self._hashes = array("q"), array("q"), array("Q")
         self._texts = array("q")
@@ -73,6 +78,7 @@ class FacetRows(Evaluated):
         if row == len(self._hashes):
             self._hashes.append(_hash(str(line.event_id)))
             self._has_event.append(0)
+            self._has_facets.append(0)
             for column in (
                 self._starts,
                 self._lengths,
@@ -85,6 +91,8 @@ class FacetRows(Evaluated):
         found = [(name, value) for name in OWN if (value := getattr(line, name)) is not None]
         found += [(f"labels.{name}", value) for name, value in list(line.labels.items())[:MAX_PARTS]]
         found += [(DOCUMENT, value) for value in line.document_ids[:MAX_PARTS]]
+        found += [(name, value) for name, values in line.facets.items() for value in values]
+        self._has_facets[row] = bool(line.facets)
         own = [number for name, value in found if (number := self._value_codes.code(name, value)) != DROPPED]
         self._starts[row], self._lengths[row] = len(self._carried), len(own)
         self._carried.extend(own)
@@ -103,10 +111,19 @@ class FacetRows(Evaluated):
         self.with_events = True
         if event.query is not None:
             self._texts[row] = _key(" ".join(event.query.split()).casefold())
-        for name, value in event_facets(event):
+        # Evaluations of earlier versions have no facets.
+        derived = () if self._has_facets[row] else derived_facets(event)
+        for name, value in chain(event_facets(event), derived):
             if (number := self._value_codes.code(name, value)) != DROPPED:
                 self._extra_rows.append(row)
                 self._extra_values.append(number)
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """The facets whose values are not known, as events were not read and evaluations have none."""
+        if self.with_events:
+            return frozenset()
+        return frozenset([CHUNK]) if any(self._has_facets) else frozenset([CHUNK, *FACETS])
 
     @property
     def lacking_events(self) -> int:
@@ -174,7 +191,7 @@ def servings(now: FacetRows, before: FacetRows | None, codes: ValueCodes) -> Ser
     rows = [np.where(each["row"] < 0, -1, each["row"] + start) for each, start in zip(parts, starts, strict=False)]
     row, value = np.concatenate(rows), column["value"]
     # Without the events of the reference it would seem to lack what comes from events alone.
-    unknown = OF_EVENTS if before is not None and not before.with_events else frozenset[str]()
+    unknown = frozenset[str]() if before is None else before.unknown
     dropped = np.array([facet in unknown for facet in codes.facets], dtype=bool)
     facet = np.array(codes.facet, dtype=np.int64)
     known = np.array([each is not None for each in codes.names], dtype=bool) & ~dropped[facet]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Iterator, Mapping
 
-from ragweir.metrics.text.text import Text
-from ragweir.schemas.interaction import Context, Interaction
+from ragweir.metrics.cause.coded_facets import facets
+from ragweir.metrics.view import View
+from ragweir.schemas.interaction import Interaction
 
-APPLICATION, VERSION, MODEL, DOCUMENT = "application", "pipeline_version", "model", "document"
+APPLICATION, VERSION, MODEL, DOCUMENT, CHUNK = "application", "pipeline_version", "model", "document", "chunk"
 OWN = (APPLICATION, VERSION, MODEL, "tenant", "environment")
 """Facets that are fields of the evaluation."""
-OF_EVENTS = frozenset("chunk retrieval_method rank tool tool_error language question_length answer_length".split())
-"""Facets that come from events alone. Those of labels are named `labels.NAME`."""
 NOT_HELD: Mapping[str, frozenset[str]] = {
     APPLICATION: frozenset({APPLICATION}),
     VERSION: frozenset({VERSION, MODEL, APPLICATION}),
@@ -24,10 +22,6 @@ KINDS = (APPLICATION, VERSION, MODEL, FIELD, PART)
 """Kinds of facets, by how their values are compared: fields of which an event has one value, and all others."""
 MAX_PARTS = 64
 """Number of documents, chunks, labels and steps of one event that count, the first ones."""
-_LANGUAGE_CHARACTERS = 400
-_MOST_RANK = 64
-_LENGTHS = (10, 40, 160, 640)
-_LENGTH_NAMES = ("under 10 words", "10 to 39 words", "40 to 159 words", "160 to 639 words", "640 words or more")
 
 
 def kind(facet: str) -> int:
@@ -42,50 +36,24 @@ def kind(facet: str) -> int:
 
 
 def event_facets(event: Interaction) -> Iterator[tuple[str, str]]:
-    """Yield the facets of an interaction with their values, without those that its evaluation has.
+    """Yield the documents and chunks of an interaction.
 
-    >>> event = Interaction(event_id="1", query="Who?", response="Ada.", contexts=[{"chunk_id": "c", "rank": 2}])
-    >>> dict(event_facets(event))  # doctest: +NORMALIZE_WHITESPACE
-    {'chunk': 'c', 'rank': '2', 'language': 'English', 'question_length': 'under 10 words',
-     'answer_length': 'under 10 words'}
+    >>> dict(event_facets(Interaction(event_id="1", query="Who?", response="Ada.", contexts=[{"chunk_id": "c"}])))
+    {'chunk': 'c'}
     """
-    contexts = (event.contexts or ())[:MAX_PARTS]
-    for context in contexts:
-        yield from _of_context(context)
-    ranks = [each.rank for each in contexts if each.rank is not None and 0 <= each.rank <= _MOST_RANK]
-    if ranks:  # The best alone: further ranks say how many chunks there are.
-        yield "rank", str(min(ranks))
-    for span in [each for each in event.spans or () if each.kind == "tool" and each.name][:MAX_PARTS]:
-        yield "tool", str(span.name)
-        if span.error is not None:
-            yield "tool_error", str(span.name)
-    if event.query is not None:
-        if (language := _language(event.query)) is not None:
-            yield "language", language
-        yield "question_length", length_class(event.query)
-    if event.response is not None:
-        yield "answer_length", length_class(event.response)
+    for context in (event.contexts or ())[:MAX_PARTS]:
+        if context.document_id is not None:
+            yield DOCUMENT, context.document_id
+        if context.chunk_id is not None:
+            yield CHUNK, context.chunk_id
 
 
-def _of_context(context: Context) -> Iterator[tuple[str, str]]:
-    named = (DOCUMENT, context.document_id), ("chunk", context.chunk_id)
-    for facet, value in (*named, ("retrieval_method", context.retrieval_method)):
-        if value is not None:
-            yield facet, value
+def derived_facets(event: Interaction) -> Iterator[tuple[str, str]]:
+    """Yield the facets that the evaluation of an event has, unless an earlier version of ragweir made it.
 
-
-def length_class(text: str) -> str:
-    """Return the class of a text's length.
-
-    >>> length_class("one two"), length_class("word " * 40)
-    ('under 10 words', '40 to 159 words')
+    >>> dict(derived_facets(Interaction(event_id="1", query="Who?", response="Ada.")))
+    {'language': 'English', 'question_length': 'under 10 words', 'answer_length': 'under 10 words'}
     """
-    return _LENGTH_NAMES[bisect(_LENGTHS, len(text.split(None, _LENGTHS[-1])))]
-
-
-def _language(text: str) -> str | None:
-    """Return English, or the script of another language; None without letters."""
-    found = Text(text[:_LANGUAGE_CHARACTERS])
-    if found.script is None:
-        return None
-    return "English" if found.is_supported else f"{found.script}, not English"
+    for name, values in facets(event, View(event))[0].items():
+        for value in values:
+            yield name, value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from zlib import crc32
+
+from ragweir.metrics.cause.coded_facets import shortened
 
 LONGEST = 200
 """Number of characters of a value that are kept; a longer one has a digest in place of its end."""
@@ -11,7 +12,6 @@ MOST_FACETS = 200
 """Number of facets, such as names of labels, that are kept, the first ones."""
 DROPPED = -1
 """The number of a value that is left out."""
-_DIGEST_BYTES = 8
 
 
 class ValueCodes:
@@ -52,9 +52,7 @@ class ValueCodes:
         >>> codes.code("document", "a"), codes.code("document", "b"), codes.code("document", "a"), codes.names
         (0, 1, 0, ['a', 'b'])
         """
-        if len(value) > LONGEST:
-            digest = blake2b(value.encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
-            value = f"{value[: LONGEST - 2 * _DIGEST_BYTES - 1]}…{digest}"
+        value = shortened(value, LONGEST)
         if (own := self._codes.get(facet)) is None:
             if len(self.facets) == MOST_FACETS:
                 self.full = True

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.cause.coded_facets import CUT_FACETS, facets
 from ragweir.metrics.native import NativeCounting
 from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
@@ -289,15 +290,18 @@ class EvaluateAgent(Agent):
             if config.router.uses_rows:
                 row, flag = self._rows.at(event.application, time)
             decision = config.router.decide(event, scored.scores, scored.categories, view.absent, row)
+        own_facets, cut = facets(event, view)
+        further = (flag, CUT_FACETS if cut else "")
         evaluation = evaluation_of(
             event,
             time,
             scored,
             record,
             index,
+            facets=own_facets,
             evidence=config.catalogue.explain(view) if config.explain else {},
             decision=decision,
-            flags=(*event.flags, *scored.flags, *((flag,) if flag else ())),
+            flags=(*event.flags, *scored.flags, *filter(None, further)),
             text=Texts(
                 query=event.query,
                 response=event.response,

@@ -29,6 +29,8 @@ _DEFAULTS: Mapping[str, Any] = {
     for name, info in Evaluation.model_fields.items()
 }
 """The fields in the order in which they are written."""
+_MAY_BE_OMITTED = tuple(Evaluation.omitted_values)
+"""The fields that are left out if they are empty, which all of their omitted values are."""
 _MAX_DECISIONS = 4_096
 """The most distinct decisions whose JSON is kept; there are few."""
 
@@ -101,8 +103,9 @@ class EvaluationWriter:
     def encode(self, evaluation: Evaluation) -> bytes:
         """Return the bytes that `ragweir.schemas.codec.json.encode` returns."""
         fields = {**evaluation.__dict__, "decision": self._decided(evaluation.decision).json}
-        if not fields["undefined"]:  # As the record's `omitted_values` say.
-            del fields["undefined"]
+        for name in _MAY_BE_OMITTED:
+            if not fields[name]:
+                del fields[name]
         return encode_fields(fields)
 
     def is_selected(self, evaluation: Evaluation) -> bool:

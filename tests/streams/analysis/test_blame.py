@@ -225,7 +225,7 @@ def test_chunks_are_not_compared_with_a_reference_whose_events_are_unknown() -> 
         now.add_event(Interaction(event_id=f"e{1_000 + n}", query="?", response="Ada.", contexts=[{"chunk_id": "c1"}]))
     report = blame_rows(RISK, now, codes, before, "before.jsonl")
     assert {facet for each in report.causes for facet in each.facets}.isdisjoint({"chunk", "answer_length"})
-    assert any("chunks and tools are left out" in note for note in report.notes)
+    assert any("so that answer_length, chunk, language" in note for note in report.notes)
 
 
 def test_above_the_limit_halves_of_the_values_are_left_out_and_the_share_is_said() -> None:
@@ -299,3 +299,28 @@ def test_events_are_compared_with_those_of_the_same_probability_of_being_judged(
     of_document = np.asarray([each["document_ids"] == ["d1"] for each in selected()])
     assert bad[of_document].mean() > 5 * bad[~of_document].mean()
     assert blame_rows(faithful, rows, codes).causes == ()
+
+
+def test_facets_of_evaluations_need_no_events() -> None:
+    """A tool that is called in bad answers is found from evaluations alone."""
+    found = blamed(incident(facets={"tool": ["search"]}))
+    assert [dict(each.facets) for each in found.causes] == [{"tool": "search"}]
+
+
+@pytest.mark.parametrize("has_facets", [True, False])
+def test_events_give_the_facets_that_an_evaluation_lacks(*, has_facets: bool) -> None:
+    """An evaluation of an earlier version has none; those that it has are not made again."""
+    codes = new_codes(Settings())
+    own = {"facets": {"language": ["German"]}} if has_facets else {}
+    rows = rows_of([evaluation(1, bad=True, **own)], codes)
+    rows.add_event(Interaction(event_id="e1", query="Who?", response="Ada."))
+    carried = {(codes.facets[codes.facet[each]], codes.names[each]) for each in rows.columns()["value"].tolist()}
+    assert (("language", "German") in carried) == has_facets
+    assert (("language", "English") in carried) != has_facets
+
+
+def test_a_reference_without_facets_is_not_compared_by_them() -> None:
+    """Its answers would seem to have called no tool."""
+    before = [evaluation(2_000 + n, bad=False) for n in range(600)]
+    found = blamed(incident(facets={"tool": ["search"]}), before)
+    assert all("tool" not in each.facets for each in found.causes)

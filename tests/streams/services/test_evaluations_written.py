@@ -15,6 +15,7 @@ from typing_extensions import override
 from bench.interactions import interactions
 from ragweir.errors import Rejected
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
+from ragweir.metrics.cause.coded_facets import facets
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Flagged, Metric, Null
 from ragweir.metrics.view import View
@@ -74,6 +75,7 @@ def reference(agent: EvaluateAgent, record: Record) -> Evaluation:
         if config.router
         else Evaluation.model_fields["decision"].default,
         document_ids=document_ids(interaction),
+        facets=facets(interaction, view)[0],
         text=Texts(
             query=interaction.query,
             response=interaction.response,
