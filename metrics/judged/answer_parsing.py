@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,6 +21,8 @@ MAX_CHARACTERS = 100_000
 CHECK_CHARACTERS = 64
 """Maximum length of a check word."""
 
+_STARTS_OF_REASONING = ("<think>", "<thinking>", "<reasoning>")
+_END_OF_REASONING = re.compile("</(?:think|thinking|reasoning)>")
 A = TypeVar("A", bound=Answer)
 
 
@@ -31,13 +34,17 @@ class AnswerFault:
     """The reason of the metrics that are null because of it."""
     advice: str
     """The sentence for the judge in the request for a repair."""
+    unbound: bool = field(default=False, compare=False)
+    """True if an endpoint that binds its answers to their schemas gives no such answer."""
 
 
 NOT_JSON = AnswerFault(
-    "the judge's answer was not JSON", "It was not one JSON object alone, without any text around it."
+    "the judge's answer was not JSON", "It was not one JSON object alone, without any text around it.", unbound=True
 )
 NO_CHECK = AnswerFault("the judge's answer lacks its check word", 'Its field "check" did not hold the check word.')
 UNFIT = AnswerFault("the judge's answer did not fit its schema", "It did not fit the schema.")
+MISSHAPEN, UNCHECKED = replace(UNFIT, unbound=True), replace(NO_CHECK, unbound=True)
+"""The same faults of an answer that is no object, lacks fields or has others."""
 CUT = AnswerFault(
     "the judge's answer was cut; raise judge.max_output_tokens", "It was too long and broke off. Be much shorter."
 )
@@ -47,8 +54,9 @@ TOO_LONG = AnswerFault("the judge's answer was too long", "It was too long. Be m
 def parse_answer(text: str, answer: type[A], check: str, *, cut: bool = False) -> A | AnswerFault:
     """Parse an answer.
 
-    The text has to be one JSON object, with nothing but white space or one enclosing json fence around it. Duplicate
-    fields, NaN and infinite numbers are faults. An integer is converted to a float; other values are not converted.
+    The text has to be one JSON object, with nothing but white space, one enclosing json fence and the model's reasoning
+    before `</think>` around it. Duplicate fields, NaN and infinite numbers are faults. An integer is converted to a
+    float; other values are not converted.
 
     Args:
         text: the judge's text.
@@ -70,18 +78,39 @@ def parse_answer(text: str, answer: type[A], check: str, *, cut: bool = False) -
     if len(text) > MAX_CHARACTERS:
         return TOO_LONG
     try:
-        data = _json(text)
+        data = _json(without_reasoning(text))
     except (ValueError, RecursionError):
         return CUT if cut else NOT_JSON
-    if not isinstance(data, dict):
-        return UNFIT
+    return _checked(data, answer, check) if isinstance(data, dict) else MISSHAPEN
+
+
+def _checked(data: dict[str, Any], answer: type[A], check: str) -> A | AnswerFault:
+    fits = data.keys() == {"check", *answer.model_fields}
     if data.pop("check", None) != check:
-        return NO_CHECK
+        return NO_CHECK if fits else UNCHECKED
+    if not fits:
+        return MISSHAPEN
     try:
         # As JSON, in which strict mode reads a tuple from a list; half a surrogate pair becomes a question mark.
         return answer.model_validate_json(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return UNFIT
+
+
+def without_reasoning(text: str) -> str:
+    """Return an answer without the reasoning that some servers leave before it, with or without its first mark.
+
+    >>> without_reasoning('<think>Is it "{"?</think>{"score": 1}'), without_reasoning('It is.</think>{"score": 1}')
+    ('{"score": 1}', '{"score": 1}')
+    >>> without_reasoning('{"reason": "</think>"}'), without_reasoning("<think>It")
+    ('{"reason": "</think>"}', '')
+    """
+    text = text.strip()
+    if text.startswith(("{", "```")):
+        return text
+    if end := _END_OF_REASONING.search(text):
+        return text[end.end() :].strip()
+    return "" if text.startswith(_STARTS_OF_REASONING) else text
 
 
 @cache
@@ -111,7 +140,6 @@ def _json(text: str) -> object:
         ValueError: if it is invalid, or has a duplicate field or a number that is not finite.
         RecursionError: if it is nested very deeply.
     """
-    text = text.strip()
     if text.startswith("```json") and text.endswith("```"):
         text = text.removeprefix("```json").removesuffix("```")
     return json.loads(text, object_pairs_hook=_distinct, parse_int=_whole, parse_float=_finite, parse_constant=_finite)

@@ -40,6 +40,8 @@ class ChatCall:
     """Check word of the answer."""
     is_repair: bool = False
     """True if the question is asked again because the first answer was unusable."""
+    is_after_unbound: bool = False
+    """True if the first answer was none that an endpoint gives which binds answers to their schemas."""
 
     def read(self, completion: Completion) -> Answer | answer_parsing.AnswerFault:
         """Return the answer of a completion, or its fault."""
@@ -53,6 +55,8 @@ class Completion:
     text: str
     cut: bool = False
     """True if it ended at the limit of tokens."""
+    reasoned: bool = False
+    """True if the model reasoned before it answered."""
 
 
 @dataclass(slots=True)
@@ -121,7 +125,10 @@ def _converse(
 
 
 def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, object]:
-    """Ask one question; return its answer or Null. After an unusable answer it is asked again once, with new marks."""
+    """Ask one question; return its answer or Null. After an unusable answer it is asked again once, with new marks.
+
+    A model whose answer was cut since it had reasoned at length is not asked again: it would reason as long.
+    """
     shape = answer_parsing.schema(ask.answer)
     name = f"{suite.name}_{ask.answer.__name__}"
     framed, check = frame(ask, draw)
@@ -133,10 +140,10 @@ def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall 
         answer = call.read(reply)
         if not isinstance(answer, answer_parsing.AnswerFault):
             return answer
-        if call.is_repair:
+        if call.is_repair or (answer is answer_parsing.CUT and reply.reasoned):
             return Null(answer.reason, "unanswered")
         framed, check = frame(ask, draw, answer.advice)
-        call = replace(call, framed=framed, check=check, is_repair=True)
+        call = replace(call, framed=framed, check=check, is_repair=True, is_after_unbound=answer.unbound)
 
 
 def _identity(ask: Ask, suite: Suite, shape: Mapping[str, Any]) -> bytes:

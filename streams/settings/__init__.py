@@ -37,7 +37,7 @@ from ragweir.streams.settings.feedback import FeedbackSettings
 from ragweir.streams.settings.files import check_trusted
 from ragweir.streams.settings.group import SettingsGroup, names_at
 from ragweir.streams.settings.imports import import_function
-from ragweir.streams.settings.judge import JudgeSettings, Price
+from ragweir.streams.settings.judge import JudgeSettings, Price, SecretSource, header_value
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
 from ragweir.streams.settings.kernel import KernelSettings
 from ragweir.streams.settings.labels import LabelSettings
@@ -78,6 +78,7 @@ __all__ = [
     "RegistrySettings",
     "RoutingSettings",
     "Rule",
+    "SecretSource",
     "Settings",
     "SettingsGroup",
     "Slo",
@@ -87,6 +88,7 @@ __all__ = [
     "check_dimensions",
     "check_trusted",
     "from_groups",
+    "header_value",
     "import_function",
     "load",
     "load_publisher",
@@ -303,6 +305,6 @@ def _validated(model: type[_Model], given: Mapping[str, Any], chosen: Path) -> _
 def _check_named_files(settings: Settings) -> None:
     folders = [Path(name) for name in settings.metrics.packs]
     packs = (pack for folder in folders for pack in folder.glob("*.toml"))
-    for named in (settings.judge.api_key_file, settings.console.token_file, *folders, *packs):
+    for named in (*settings.judge.secret_files.values(), settings.console.token_file, *folders, *packs):
         if named is not None:
             check_trusted(named)

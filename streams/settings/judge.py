@@ -2,13 +2,55 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ragweir.streams.settings.group import SettingsGroup
 from ragweir.streams.settings.routing import Weight
+
+_OWN_HEADERS = frozenset(
+    {"accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+)
+_OWN_FIELDS = {
+    "model": "judge.model",
+    "messages": "the suites",
+    "response_format": "judge.answers",
+    "max_tokens": "judge.max_output_tokens",
+    "max_completion_tokens": "judge.max_output_tokens",
+    "temperature": "judge.temperature",
+    "n": "the budget, which reserves for one answer",
+    "stream": "the judge, which reads whole answers",
+}
+"""Fields of a chat completion that `judge.extra_body` may not have, and what sets them."""
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_PRINTABLE = re.compile(r"[\x20-\x7e]*")
+
+
+def header_value(value: object) -> str:
+    """Return the value of a header as it is sent; raises ValueError if it is not of printable ASCII characters."""
+    text = str(value)
+    if not _PRINTABLE.fullmatch(text):
+        raise ValueError("a value is of printable ASCII characters")
+    return text
+
+
+class SecretSource(SettingsGroup):
+    """A place outside the settings that has the value of a header or of a parameter of the query."""
+
+    file: Path | None = None
+    """File that contains the value. It is read again when the endpoint rejects the value."""
+    variable: str | None = None
+    """Environment variable that contains the value."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> SecretSource:
+        if (self.file is None) == (self.variable is None):
+            raise ValueError("a value has either a file or a variable")
+        return self
 
 
 class Price(SettingsGroup):
@@ -18,6 +60,17 @@ class Price(SettingsGroup):
     """Price of a million input tokens, in dollars."""
     output_usd: Annotated[float, Field(ge=0)]
     """Price of a million output tokens, in dollars."""
+    cached_usd: Annotated[float, Field(ge=0)] | None = None
+    """Price of a million input tokens that the endpoint had in its own cache, in dollars. Unset: that of all input
+    tokens."""
+    reasoning_usd: Annotated[float, Field(ge=0)] | None = None
+    """Price of a million output tokens of reasoning, in dollars. Unset: that of all output tokens."""
+
+    @model_validator(mode="after")
+    def _is_no_more_if_cached(self) -> Price:
+        if self.cached_usd is not None and self.cached_usd > self.input_usd:
+            raise ValueError("cached_usd is above input_usd, with which calls are reserved")
+        return self
 
 
 class JudgeSettings(SettingsGroup):
@@ -30,9 +83,38 @@ class JudgeSettings(SettingsGroup):
     """API key of the judge's endpoint; set it in the environment, as RAGWEIR_JUDGE__API_KEY, rather than in a file of
     settings. Unset: calls carry no key."""
     api_key_file: Path | None = None
-    """File that contains the API key of the judge's endpoint, in place of `judge.api_key`."""
+    """File that contains the API key of the judge's endpoint, in place of `judge.api_key`. It is read again when the
+    endpoint rejects the key."""
+    headers: dict[str, str | SecretSource] = {}
+    """Headers of each call, in addition to those of the judge or in their place, such as `api-key`. A secret value is
+    `{ file = "..." }` or `{ variable = "..." }`. In the environment, underscores stand for hyphens:
+    RAGWEIR_JUDGE__HEADERS__API_KEY sets `api-key`."""
+    query: dict[str, str | SecretSource] = {}
+    """Parameters of each call's URL, such as `api-version`; secret values as in `judge.headers`."""
+    extra_body: dict[str, Any] = {}
+    """Fields of each chat completion, in addition to those of the judge, such as `reasoning_effort`. Answers with
+    another `extra_body` are not taken from the cache."""
+    auth: str | None = None
+    """Function, named as `module:function`, that returns headers and the time in epoch seconds until which they hold.
+    It is called before they expire, and when the endpoint rejects them. Unset: no headers but those of the settings."""
+    ca_file: Path | None = None
+    """File of the certificates (PEM) that the endpoint's is checked with. Unset: those of the system."""
+    certificate_file: Path | None = None
+    """File of the client certificate (PEM) that is shown to the endpoint. Unset: none is shown."""
+    certificate_key_file: Path | None = None
+    """File of the private key of `judge.certificate_file`. Unset: the file of the certificate contains it."""
+    certificate_key_password: str | None = None
+    """Password of the private key of `judge.certificate_file`; set it in the environment."""
+    proxy: str | None = None
+    """URL of the proxy of all calls, which may contain a user and password. Unset: the environment's HTTPS_PROXY,
+    HTTP_PROXY, ALL_PROXY and NO_PROXY."""
     model: str = "gpt-4o-mini"
-    """Name of the model that judges, at temperature 0."""
+    """Name of the model that judges."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0
+    """Temperature of the model that judges. "none" sends none, for models that reject it."""
+    output_limit: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
+    """Field of a call that has `judge.max_output_tokens`; "auto" tries `max_tokens` first at each start, and then the
+    other."""
     embedding_model: str | None = None
     """Name of the endpoint's model for embeddings, which `ragas_answer_relevance` and `semantic_similarity_percentage`
     compare. Unset: a local model makes the embeddings (extra `semantic`)."""
@@ -41,8 +123,9 @@ class JudgeSettings(SettingsGroup):
     JSON by the endpoint and to the schema by the prompt, "text" by the prompt alone; "auto" takes the first that the
     endpoint accepts."""
     prices: dict[str, Price] = {}
-    """Price of each model by its name: `input_usd` and `output_usd`, in dollars per million tokens. While
-    `judge.daily_budget_usd` is set, a model without a price is an error."""
+    """Price of each model by its name: `input_usd` and `output_usd`, and where they differ `cached_usd` and
+    `reasoning_usd`, in dollars per million tokens. While `judge.daily_budget_usd` is set, a model without a price is an
+    error."""
     daily_budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
     """Maximum cost of judging in one day (UTC), in dollars; requests beyond it wait for the next day. 0 judges nothing
     that costs money, "none" sets no limit."""
@@ -120,7 +203,56 @@ class JudgeSettings(SettingsGroup):
     """Time that the circuit breaker stays open at first, in seconds. It doubles with each failed probe, up to two
     minutes; if the endpoint asks for a time, that time is kept."""
 
-    @field_validator("daily_budget_usd", mode="before")
+    @field_validator("daily_budget_usd", "temperature", mode="before")
     @classmethod
     def _parse_none(cls, value: object) -> object:
         return None if value == "none" else value
+
+    @field_validator("headers", mode="before")
+    @classmethod
+    def _with_hyphens(cls, headers: object) -> object:
+        if not isinstance(headers, dict):
+            return headers
+        return {str(name).lower().replace("_", "-"): value for name, value in headers.items()}
+
+    @field_validator("headers")
+    @classmethod
+    def _are_headers(cls, headers: dict[str, str | SecretSource]) -> dict[str, str | SecretSource]:
+        for name, value in headers.items():
+            if name in _OWN_HEADERS:
+                raise ValueError(f"{name} is set by the judge")
+            if not _HEADER_NAME.fullmatch(name):
+                raise ValueError("a name is of letters, digits and hyphens")
+            if isinstance(value, str):
+                header_value(value)
+        return headers
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_own_fields(cls, body: dict[str, Any]) -> dict[str, Any]:
+        if own := sorted(_OWN_FIELDS.keys() & body.keys()):
+            raise ValueError(f"{own[0]} is set by {_OWN_FIELDS[own[0]]}")
+        return body
+
+    def changed(self, *names: str) -> dict[str, Any]:
+        """Return those of some settings that do not have their defaults.
+
+        >>> JudgeSettings(temperature=0.5).changed("extra_body", "temperature")
+        {'temperature': 0.5}
+        """
+        fields = type(self).model_fields
+        return {name: value for name in names if (value := getattr(self, name)) != fields[name].default}
+
+    @property
+    def secret_files(self) -> Mapping[str, Path]:
+        """The files with secrets, by the settings that name them."""
+        sources = {"headers": self.headers, "query": self.query}
+        named = {
+            f"judge.{group}.{name}": value.file
+            for group, values in sources.items()
+            for name, value in values.items()
+            if isinstance(value, SecretSource) and value.file
+        }
+        key = self.certificate_key_file or self.certificate_file
+        single = {"judge.api_key_file": self.api_key_file, "judge.certificate_key_file": key}
+        return {name: file for name, file in {**single, **named}.items() if file is not None}

@@ -11,7 +11,7 @@ from ragweir.schemas.topics import RUN, TOPICS
 from ragweir.streams.commands.command_table import COMMANDS
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.services.instruments import TABLE
-from ragweir.streams.settings import OtlpOutputSettings, Price, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings import OtlpOutputSettings, Price, Rule, SecretSource, Settings, SettingsGroup, Slo
 from tools.reference.records import models
 
 _ORDINARY = {
@@ -26,10 +26,11 @@ _ORDINARY = {
         "role session token tokens tools usage wanted"
     ),
     "Kafka, HTTP and programs": (
-        "api assigned base bootstrap broker build cache cached call calls class concurrency connections descriptors "
-        "digest fetches file files folder handle header host id ids index info kafka logins modules oauth otlp panics "
-        "parent partition partitions path port proxies public publish recreated replication retention servers settings "
-        "sha256 signal socket source sources telemetry timeout timestamp transactions trusted user users"
+        "api assigned auth base body bootstrap broker build ca cache cached call calls certificate class "
+        "concurrency connections descriptors digest fetches file files folder handle header headers host id ids "
+        "index info kafka logins modules oauth otlp panics parent partition partitions password path port proxies "
+        "proxy public publish recreated replication retention servers settings sha256 signal socket source sources "
+        "telemetry temperature timeout timestamp transactions trusted user users variable"
     ),
     "statistics and money": (
         "affordable categories cost distance factor histogram interval mean prices quantile range ragas ratio "
@@ -51,7 +52,7 @@ _ENDINGS = {"", *"s e es d ed ted ned ing ion ation or er ner y ies".split()}
 
 def names() -> list[str]:
     """The public names: topics, series with their labels, commands, settings, and fields of records."""
-    groups: list[type[SettingsGroup]] = [Slo, Rule, Price, OtlpOutputSettings]
+    groups: list[type[SettingsGroup]] = [Slo, Rule, Price, SecretSource, OtlpOutputSettings]
     own = {name: type(group.default) for name, group in Settings.model_fields.items() if name != "slo"}
     return [
         *TOPICS,

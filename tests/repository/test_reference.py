@@ -21,7 +21,16 @@ from ragweir.streams.commands import app
 from ragweir.streams.services.export.anchor_series import FAMILIES as ANCHOR_SERIES
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.services.instruments import TABLE, owners
-from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings import (
+    OtlpOutputSettings,
+    Price,
+    RoutingSettings,
+    Rule,
+    SecretSource,
+    Settings,
+    SettingsGroup,
+    Slo,
+)
 from ragweir.streams.settings.labels import Question
 from tools import reference
 from tools.reference import acls
@@ -41,7 +50,7 @@ def settings() -> Rows:
     rows = [
         (f"{name}.{each}", meaning) for name, group in GROUPS.items() for each, meaning in field_meanings(group).items()
     ]
-    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, OtlpOutputSettings, Question]
+    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, SecretSource, OtlpOutputSettings, Question]
     rows += [
         (group.model_fields[each].alias or each, meaning)
         for group in nested

@@ -9,7 +9,16 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings import (
+    OtlpOutputSettings,
+    Price,
+    RoutingSettings,
+    Rule,
+    SecretSource,
+    Settings,
+    SettingsGroup,
+    Slo,
+)
 from ragweir.streams.settings.labels import Question
 from tools.reference.markdown import anchor, blocks, code, plain, table
 from tools.reference.records import field_meanings
@@ -19,6 +28,7 @@ NESTED: tuple[tuple[str, type[SettingsGroup]], ...] = (
     ("[[slo]]", Slo),
     ("[[routing.rules]]", Rule),
     ("[judge.prices.MODEL]", Price),
+    ("[judge.headers.NAME]", SecretSource),
     ("[output.otlp]", OtlpOutputSettings),
     ("[[labels.questions]]", Question),
 )

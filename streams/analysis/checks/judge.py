@@ -49,9 +49,10 @@ def judge(context: CheckContext) -> str:
     simulated = " (simulated: no model is behind it)" if found.model == SIMULATED else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)
+    ignores = ", as it ignores JSON schemas" if found.ignores_schemas else ""
     return (
-        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMATS[found.response_format.answers]}; "
-        f"asking cost {dollars(found.cost)}{without}"
+        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMATS[found.response_format.answers]}"
+        f"{ignores}; asking cost {dollars(found.cost)}{without}"
     )
 
 

@@ -40,9 +40,11 @@ def secrets(context: CheckContext) -> str:
     warnings = []
     if settings.uses_default_routing_key:
         warnings.append(DEFAULT_ROUTING_KEY_WARNING)
-    key = settings.judge.api_key_file
-    if key is not None and readable_by_others(key):
-        warnings.append(f"judge.api_key_file can be read by other users of this machine; chmod 600 {key}")
+    warnings += [
+        f"{name} can be read by other users of this machine; chmod 600 {file}"
+        for name, file in settings.judge.secret_files.items()
+        if readable_by_others(file)
+    ]
     warnings += [
         f"kafka.client loads libraries by {name}, which run with all rights of ragweir"
         for name in _LIBRARIES

@@ -46,6 +46,8 @@ _AFFECTING_JUDGE_SETTINGS = (
     "redact_hook",
     "ragas_weights",
 )
+_LATER_JUDGE_SETTINGS = ("extra_body", "query", "temperature")
+"""Settings of later releases: at their defaults a run of an earlier one goes on."""
 _IDLE_SECONDS = 1
 """Value of `windows.idle_s` in a run, whose topics get no later records."""
 
@@ -103,7 +105,10 @@ def result_affecting_settings(settings: Settings, request: ReplayRequest) -> dic
         raise ConfigurationError("the map that the settings name cannot be read") from None
     if request.judge != "never":
         affecting["routing"] = every["routing"]
-        affecting["judge"] = {name: every["judge"][name] for name in _AFFECTING_JUDGE_SETTINGS}
+        later = settings.judge.changed(*_LATER_JUDGE_SETTINGS)
+        affecting["judge"] = {name: every["judge"][name] for name in (*_AFFECTING_JUDGE_SETTINGS, *later)}
+        prices = settings.judge.prices.items()
+        affecting["judge"]["prices"] = {name: price.model_dump(exclude_none=True) for name, price in prices}
     return affecting
 
 

@@ -72,7 +72,12 @@ _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
     (re.compile(pattern), treatment)
     for pattern, treatment in (
         (r"(?:routing|labels)\.key", lambda text: text if text in _PUBLIC_KEYS else MASK),
-        (r"judge\.base_url|registry\.url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
+        (r"judge\.(?:headers|query)\..*\.(?:file|variable)", _urls),
+        (r"judge\.query\.api-version", lambda text: text if _API_VERSION.fullmatch(text) else MASK),
+        (r"judge\.(?:headers|query)\..*", lambda _: MASK),
+        (r"judge\.extra_body\.(?:reasoning_effort|reasoning\.effort|service_tier|verbosity)", _urls),
+        (r"judge\.extra_body\..*", lambda _: MASK),
+        (r"judge\.(?:base_url|proxy)|registry\.url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
         (r"registry\.client\.ssl\..*\.location", _urls),
         (rf".*(?:{_WORDS}).*|registry\.client\..*", lambda _: MASK),
         (rf"kafka\.client\.{_PLAIN_PROPERTY}", _urls),

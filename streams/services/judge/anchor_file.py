@@ -45,6 +45,7 @@ def anchor_set(settings: Settings) -> AnchorSet | None:
         suite=suite.name,
         suite_version=suite.version,
         model=settings.judge.model,
+        asked_with=settings.judge.changed("extra_body", "temperature"),
     )
 
 

@@ -8,8 +8,8 @@ of the cache, and its results go to `judge.anchors`: no evaluation, and no windo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from functools import cached_property
 from hashlib import blake2b
@@ -62,13 +62,16 @@ class AnchorSet:
     suite_version: str
     model: str
     """Configured model of the judge."""
+    asked_with: Mapping[str, object] = field(default_factory=dict)
+    """Settings that change the model's answers, where they are not the default ones."""
 
     @cached_property
     def digest(self) -> str:
         """The digest of all that the verdicts depend on."""
         texts = [(a.id, a.bad, a.query, a.response, a.contexts, a.expected) for a in self.anchors]
         parts = [texts, self.metric, self.threshold, self.higher_is_better, self.suite, self.suite_version, self.model]
-        return blake2b(orjson.dumps(parts), digest_size=_ID_BYTES).hexdigest()
+        parts += [self.asked_with] if self.asked_with else []
+        return blake2b(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS), digest_size=_ID_BYTES).hexdigest()
 
     # Requests.
 

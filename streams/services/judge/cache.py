@@ -12,8 +12,11 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
+import orjson
 import stamina
 import structlog
+
+from ragweir.streams.settings import JudgeSettings
 
 _BUSY_S = 2.0
 """The longest wait for another process that writes, in seconds."""
@@ -69,9 +72,17 @@ class Cache:
         self._answers = _open(None)
 
 
-def key(model: str, temperature: float, identity: bytes) -> bytes:
-    """Return the key of an answer."""
-    return blake2b(f"{model}\n{temperature}\n".encode() + identity, digest_size=16).digest()
+def key(settings: JudgeSettings, identity: bytes) -> bytes:
+    """Return the key of an answer: the digest of the question and of the settings that its answer depends on.
+
+    >>> key(JudgeSettings(), b"1") == key(JudgeSettings(extra_body={"seed": 7}), b"1")
+    False
+    """
+    temperature = "none" if settings.temperature is None else f"{settings.temperature:g}"
+    asked = f"{settings.model}\n{temperature}\n".encode()
+    if settings.extra_body:
+        asked += orjson.dumps(settings.extra_body, option=orjson.OPT_SORT_KEYS) + b"\n"
+    return blake2b(asked + identity, digest_size=16).digest()
 
 
 def _is_busy(error: Exception) -> bool:

@@ -21,7 +21,7 @@ from ragweir.streams.runtime.records import Count, Measurements
 from ragweir.streams.services.judge.circuit_breaker import CircuitBreaker, Permit
 from ragweir.streams.services.judge.fifo_gate import FifoGate
 from ragweir.streams.services.judge.job import JobBudget
-from ragweir.streams.services.judge.pricing import FREE, cost, price_of
+from ragweir.streams.services.judge.pricing import FREE, most_cost, price_of
 from ragweir.streams.services.judge.protocol import (
     CallRejected,
     EndpointFailed,
@@ -29,6 +29,7 @@ from ragweir.streams.services.judge.protocol import (
     EndpointResponse,
     EndpointUnusable,
     JudgeError,
+    KeyReplaced,
     OptionUnsupported,
     RateLimited,
     ResponseFormat,
@@ -73,6 +74,24 @@ class CallStats:
         return Measurements(counts, levels, [(_CALL_SECONDS, each) for each in seconds])
 
 
+@dataclass(slots=True)
+class SchemaRecord:
+    """Counts of answers by whether an endpoint that binds answers to their schemas could have given them."""
+
+    bound: int = 0
+    unbound: int = 0
+
+    def count(self, *, is_bound: bool) -> None:
+        """Count the first answer to a question."""
+        self.bound += is_bound
+        self.unbound += not is_bound
+
+    @property
+    def are_ignored(self) -> bool:
+        """True if most answers show that the endpoint ignores schemas without an error."""
+        return self.unbound > self.bound
+
+
 @dataclass(slots=True, eq=False)
 class _PendingCall:
     """A call that has no answer yet."""
@@ -81,6 +100,8 @@ class _PendingCall:
     budget: JobBudget
     most_cost: int
     """The most that one attempt can cost, in millionths of a dollar."""
+    is_simpler: bool = False
+    """True if the answer is not to be bound by a JSON schema, as the endpoint may ignore it."""
     failed_probes: int = 0
     why: str = ""
     """The reason of the last failure."""
@@ -111,6 +132,7 @@ class Caller:
         )
         self._limits, self._limit_gate, self._breaker_gate = limits, FifoGate(), FifoGate()
         self._response_format = ResponseFormat.first(settings)
+        self.schemas = SchemaRecord()
         self._unprobed: set[_PendingCall] = set()
         """The calls that have not probed an endpoint which failed."""
         self._recoveries = 0
@@ -131,15 +153,20 @@ class Caller:
         """
         return "" if self.breaker.is_due and not self._unprobed else self.breaker.why
 
-    async def answer(self, request: EndpointRequest, budget: JobBudget) -> Value:
+    async def answer(self, request: EndpointRequest, budget: JobBudget, *, is_simpler: bool = False) -> Value:
         """Return the answer to a request, or Null with the reason why the endpoint does not answer it.
+
+        Args:
+            request: the request.
+            budget: the budget of its job.
+            is_simpler: True to have the schema in the prompt, since the endpoint may ignore it elsewhere.
 
         Raises:
             JudgingFailed: if its calls failed as often as allowed.
             DayOver: if nothing is reserved on the day of its next call.
         """
-        most_cost = cost(price_of(self._settings, request.model), request.most_input, request.most_output)
-        call = _PendingCall(request, budget, most_cost)
+        price = price_of(self._settings, request.model)
+        call = _PendingCall(request, budget, most_cost(price, request.most_input, request.most_output), is_simpler)
         self._unprobed.add(call)
         try:
             return await self._retrying(self._attempt, call)
@@ -152,7 +179,7 @@ class Caller:
 
     async def _attempt(self, call: _PendingCall) -> Value:
         """Call until there is an answer, or a failure that uses up an attempt."""
-        response_format = self._response_format
+        response_format = first = self._format_without_schema() if call.is_simpler else self._response_format
         while True:
             try:
                 response = await self._pass(call, response_format)
@@ -161,22 +188,37 @@ class Caller:
                 if simpler is None:
                     raise CallRejected("rejected", error.why) from None
                 response_format = simpler
-            except RateLimited:
-                pass  # The breaker is open now, and the next pass waits for it.
+            except (RateLimited, KeyReplaced):
+                pass  # The next pass waits for the breaker, or carries the other key.
             except (EndpointFailed, EndpointUnusable) as error:
                 if self._is_attempt(call, error):
                     raise
                 if call.failed_probes >= self._settings.attempts and self._is_full() and not self._unprobed:
                     raise JudgingFailed(error.why) from None
             else:
-                if response_format != self._response_format:
-                    self._response_format = response_format
-                    _log.info(
-                        "response format of the judge changed",
-                        answers=response_format.answers,
-                        length=response_format.length,
-                    )
+                if response_format != first and not call.is_simpler:
+                    self._adopt(response_format)
                 return response.value
+
+    def leave_schemas(self) -> None:
+        """Have schemas in the prompt from now on, if most answers to JSON schemas did not fit them."""
+        if self.schemas.are_ignored:
+            self._adopt(self._format_without_schema())
+
+    def _format_without_schema(self) -> ResponseFormat:
+        present = self._response_format
+        simpler = present.simpler("answers", self._settings) if present.answers == "json_schema" else None
+        return simpler or present
+
+    def _adopt(self, response_format: ResponseFormat) -> None:
+        if response_format != self._response_format:
+            self._response_format = response_format
+            _log.info(
+                "response format of the judge changed",
+                answers=response_format.answers,
+                length=response_format.length,
+                ignored_schemas=self.schemas.are_ignored,
+            )
 
     async def _pass(self, call: _PendingCall, response_format: ResponseFormat) -> EndpointResponse:
         """Wait for the rate limits and the breaker, and make one call."""
@@ -217,6 +259,9 @@ class Caller:
         """Record in the breaker what an error means for the endpoint."""
         if isinstance(error, CallRejected | OptionUnsupported):
             self.breaker.record_success(permit)
+            return
+        if isinstance(error, KeyReplaced):
+            self.breaker.cancel(permit)
             return
         if isinstance(error, EndpointFailed) and self.breaker.is_probe(permit):
             # A call that does not even reach the endpoint cannot be the cause of the failure.
@@ -260,6 +305,8 @@ class Caller:
         usage.output_tokens += output_tokens
         stats.add("ragweir_judge_tokens_total", "input", number=input_tokens)
         stats.add("ragweir_judge_tokens_total", "output", number=output_tokens)
+        stats.add("ragweir_judge_cached_tokens_total", number=bill.cached)
+        stats.add("ragweir_judge_reasoning_tokens_total", number=bill.reasoning)
         return response
 
     def _book(self, call: _PendingCall, day: str, amount: int, *, broken: bool) -> None:

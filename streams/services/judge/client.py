@@ -18,6 +18,7 @@ import orjson
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.driver import Completion
 from ragweir.streams.runtime.machine import machine
+from ragweir.streams.services.judge.credentials import CredentialSource
 from ragweir.streams.services.judge.pricing import billed
 from ragweir.streams.services.judge.protocol import (
     CallRejected,
@@ -26,12 +27,15 @@ from ragweir.streams.services.judge.protocol import (
     EndpointResponse,
     EndpointUnusable,
     JudgeError,
+    KeyRejected,
+    KeyReplaced,
     OptionUnsupported,
     RateLimited,
     ResponseFormat,
     named,
 )
 from ragweir.streams.services.judge.transport import Response, Transport, unusable
+from ragweir.streams.services.judge.usage import StatedUsage, stated_usage
 from ragweir.streams.settings import JudgeSettings
 
 _LONGEST_PAUSE_S = 900.0
@@ -51,7 +55,8 @@ class Client:
     def __init__(self, settings: JudgeSettings) -> None:
         if settings.base_url is None:
             raise ConfigurationError("there is no judge: set judge.base_url")
-        self._transport = Transport(settings.base_url, key(settings), settings.timeout_s, settings.concurrency)
+        self._transport = Transport(settings)
+        self._credentials = CredentialSource(settings, self._transport.basic)
 
     async def send(self, request: EndpointRequest, response_format: ResponseFormat) -> EndpointResponse:
         """Make one call.
@@ -60,9 +65,14 @@ class Client:
             JudgeError: if it failed; no other exception is raised but that of a cancelled task.
         """
         body = orjson.dumps(request.body(response_format))
-        response = await self._transport.post(request.path, body, request.most_bytes)
+        sent = await self._credentials.current()
+        response = await self._transport.post(request.path, body, request.most_bytes, sent.headers, sent.query)
         try:
             return _read(response, request, response_format)
+        except KeyRejected:
+            if await self._credentials.renew(sent):
+                raise KeyReplaced from None
+            raise
         except JudgeError:
             raise
         except Exception:  # The endpoint may send any type at any place.
@@ -78,46 +88,23 @@ def _read(response: Response, request: EndpointRequest, response_format: Respons
     if response.status >= 300:
         error = _Error.read(response)
         if error.code == "json_validate_failed":  # Groq's code for an answer that is not JSON.
-            return EndpointResponse(Completion(""), None, None, request.model)
+            return EndpointResponse(Completion(""), StatedUsage(), request.model)
         raise judge_error(error, request.model, response_format)
     data = orjson.loads(response.body)
     value = request.read(data)
-    usage = tokens(data.get("usage"), chat=request.most_output > 0)
-    return EndpointResponse(value, *usage, named(data.get("model"), request.model))
-
-
-def key(settings: JudgeSettings) -> str:
-    """Return the endpoint's key; a placeholder if none is set, since some endpoints need none.
-
-    Raises:
-        ConfigurationError: if its file cannot be read.
-    """
-    if settings.api_key_file is None:
-        return settings.api_key or "none"
-    try:
-        return settings.api_key_file.read_text(encoding="utf-8").strip() or "none"
-    except (OSError, ValueError):
-        raise ConfigurationError("judge.api_key_file cannot be read") from None
-
-
-def tokens(usage: object, *, chat: bool) -> tuple[object, object]:
-    """Return the input and output tokens that an answer reports, of any type; None for those that it does not report.
-
-    >>> tokens({"prompt_tokens": 12, "completion_tokens": -3}, chat=True), tokens(None, chat=True)
-    ((12, -3), (None, None))
-    >>> tokens({"prompt_tokens": 4}, chat=False), tokens([], chat=False)
-    ((4, 0), (None, None))
-    """
-    stated: Mapping[str, object] = usage if isinstance(usage, dict) else {}
-    taken = stated.get("prompt_tokens")
-    given = stated.get("completion_tokens") if chat else (None if taken is None else 0)
-    return taken, given
+    usage = stated_usage(data.get("usage"), chat=request.most_output > 0)
+    return EndpointResponse(value, usage, named(data.get("model"), request.model))
 
 
 _ANY = range(300, 600)
 _REDIRECTS = range(300, 400)
 _TIMEOUTS = frozenset({408, 504, 524})
 _FILTER = "content.?(filter|policy|management)|moderat|flagged|safety"
+_NO_KEY = r'(?<!\\)"message"\s*:\s*"(authentication error[,:.]? )?(no connected db|api key not valid|invalid api key)'
+_BOUND = (
+    r"propert(y|ies)\W[^.]*\b(minimum|maximum|(min|max)items)\b|[\"'`](minimum|maximum|(min|max)items)\b[^.]{0,40}"
+    r"not (permitted|supported|allowed)|features not supported by xgrammar"
+)
 _NO_MODEL = r"model_not_found|(invalid|unknown) model|not a valid model|model\b.{0,200}\bnot (found|exist)"
 _LENGTH = "context.?(length|window)|maximum context|too long|too large|too many tokens|reduce the length"
 
@@ -127,11 +114,14 @@ _WRONG = frozenset({400, 404, 415, 422, 501})
 _BROKEN = frozenset({500, 502, 503, *_WRONG})
 _OPTIONS: tuple[tuple[Container[int], str, str], ...] = (
     (_BROKEN, "max_completion_tokens", "length"),
-    (_BROKEN, "maxlength", "bounds"),
+    (_BROKEN, "maxlength", "lengths of strings"),
+    # Anthropic's, OpenAI's and xgrammar's (vLLM, SGLang) words; "maximum context length" is another error.
+    (_BROKEN, _BOUND, "bounds"),
     (_BROKEN, "response_format|json_schema|json_object", "answers"),
     (_WRONG, "structured.?output|guided|grammar", "answers"),
     (_WRONG, "temperature", "temperature"),
 )
+_WITHIN_SCHEMA = {"lengths of strings", "bounds"}
 # The meaning of an error, by the same; the first row that fits.
 _MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = (
     ({429}, "insufficient_quota", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),
@@ -140,7 +130,8 @@ _MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = 
     ({409, 425, *range(500, 600)}, "", EndpointFailed, "server_error", "the judge's endpoint fails ({status})"),
     ({402}, "", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),
     ({403}, _FILTER, CallRejected, "rejected", "the judge's content filter refused the texts"),
-    ({401, 403}, "", EndpointUnusable, "refused", "the judge rejects the key ({status})"),
+    ({401, 403}, "", KeyRejected, "refused", "the judge rejects the key ({status})"),
+    ({400}, _NO_KEY, KeyRejected, "refused", "the judge rejects the key ({status})"),
     ({400, 404, 422}, _NO_MODEL, EndpointUnusable, "refused", "the judge does not know the model {model} ({status})"),
     (_REDIRECTS, "", EndpointUnusable, "refused", "judge.base_url redirects, which is not followed ({status})"),
     ({404, 405, 410}, "", EndpointUnusable, "refused", "nothing answers at judge.base_url ({status})"),
@@ -180,7 +171,7 @@ def judge_error(error: _Error, model: str, response_format: ResponseFormat) -> J
     status, text = error.status, error.text
     for statuses, words, option in _OPTIONS:
         if status in statuses and re.search(words, text) and not re.search(_NO_MODEL, text):
-            if option == "bounds" and not response_format.bounds:
+            if option in _WITHIN_SCHEMA and not response_format.without(option):
                 continue
             if status in _WRONG or response_format.without(option):
                 return OptionUnsupported(option)
@@ -188,7 +179,7 @@ def judge_error(error: _Error, model: str, response_format: ResponseFormat) -> J
     if found is None:
         return unusable()
     _, _, kind, outcome, why = found
-    pause_s = _UNUSABLE_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, machine.time())
+    pause_s = _UNUSABLE_PAUSE_S if issubclass(kind, EndpointUnusable) else retry_after_s(error.headers, machine.time())
     return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=billed(status))
 
 

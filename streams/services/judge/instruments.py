@@ -19,6 +19,8 @@ INSTRUMENTS = (
     counter("ragweir_judge_calls_total", "Questions to the judge, by outcome", outcome=_CALLS),
     counter("ragweir_judge_repairs_total", "Questions asked again because of an unusable answer"),
     counter("ragweir_judge_tokens_total", "Tokens of judge calls", direction=("input", "output")),
+    counter("ragweir_judge_cached_tokens_total", "Input tokens of judge calls that the endpoint had in its own cache"),
+    counter("ragweir_judge_reasoning_tokens_total", "Output tokens of judge calls that were reasoning"),
     counter("ragweir_judge_cost_microdollars_total", "Cost of judge calls, in millionths of a dollar"),
     histogram("ragweir_judge_call_seconds", "Duration of one judge call", buckets=_CALL_SECONDS),
     gauge("ragweir_judge_in_flight", "Events that are being judged"),

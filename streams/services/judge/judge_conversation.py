@@ -15,7 +15,7 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge import cache
 from ragweir.streams.services.judge.caller import Caller, CallStats, Value
 from ragweir.streams.services.judge.job import Job, JobBudget
-from ragweir.streams.services.judge.protocol import TEMPERATURE, chat, embedding, named
+from ragweir.streams.services.judge.protocol import chat, embedding, named
 from ragweir.streams.settings import JudgeSettings
 
 _WORD_BYTES = 8
@@ -64,7 +64,7 @@ class JudgeConversation:
 
     async def _answer(self, call: ChatCall, budget: JobBudget) -> Value:
         """Return the answer to a question. A usable one is kept in the cache, also that to a repair."""
-        key = cache.key(self._settings.model, TEMPERATURE, call.identity)
+        key = cache.key(self._settings, call.identity)
         if call.is_repair:
             self._stats.add("ragweir_judge_repairs_total")
         elif not budget.job.fresh and (stored := self._answers.get(key)) is not None:
@@ -75,8 +75,16 @@ class JudgeConversation:
             return Completion(text.replace(_CHECK, call.check))
         if self._caller is None:
             return _NOT_CACHED
-        reply = await self._caller.answer(chat(call, self._settings), budget)
-        if isinstance(reply, Completion) and not budget.job.fresh and not isinstance(call.read(reply), AnswerFault):
+        reply = await self._caller.answer(chat(call, self._settings), budget, is_simpler=call.is_after_unbound)
+        if not isinstance(reply, Completion):
+            return reply
+        answer = call.read(reply)
+        is_usable = not isinstance(answer, AnswerFault)
+        if not call.is_repair:
+            self._caller.schemas.count(is_bound=not (isinstance(answer, AnswerFault) and answer.unbound))
+        elif call.is_after_unbound and is_usable:
+            self._caller.leave_schemas()
+        if is_usable and not budget.job.fresh:
             kept = [budget.usage.model, reply.text.replace(call.check, _CHECK)]
             self._answers.put(key, orjson.dumps(kept).decode())
         return reply

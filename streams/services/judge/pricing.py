@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ragweir.metrics.judged.suite import Case, Suite
+from ragweir.streams.services.judge.usage import StatedUsage
 from ragweir.streams.settings import JudgeSettings, Price
 
 FRAME_BYTES = 8_000
@@ -34,14 +35,44 @@ def most_tokens(*texts: str) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-def cost(price: Price, input_tokens: int, output_tokens: int) -> int:
+def cost(price: Price, input_tokens: int, output_tokens: int, cached: int = 0, reasoning: int = 0) -> int:
     """Return the cost of a call, in millionths of a dollar, rounded up, and at most a million dollars.
+
+    Args:
+        price: the model's.
+        input_tokens: all input tokens.
+        output_tokens: all output tokens.
+        cached: the part of the input that the endpoint had in its own cache.
+        reasoning: the part of the output that is reasoning.
 
     >>> cost(Price(input_usd=0.15, output_usd=0.6), 1_000, 100)
     210
+    >>> cost(Price(input_usd=0.15, output_usd=0.6, cached_usd=0.05, reasoning_usd=1), 1_000, 100, 400, 50)
+    190
     """
+    cached_usd = price.input_usd if price.cached_usd is None else price.cached_usd
+    reasoning_usd = price.output_usd if price.reasoning_usd is None else price.reasoning_usd
     # Dollars per million tokens are millionths of a dollar per token.
-    return ceil(round(min(price.input_usd * input_tokens + price.output_usd * output_tokens, MOST), 6))
+    exact = (
+        price.input_usd * (input_tokens - cached)
+        + cached_usd * cached
+        + price.output_usd * (output_tokens - reasoning)
+        + reasoning_usd * reasoning
+    )
+    return ceil(round(min(exact, MOST), 6))
+
+
+def most_cost(price: Price, input_tokens: int, output_tokens: int) -> int:
+    """Return the most that a call of so many tokens costs: nothing is cached, and all output may be reasoning.
+
+    >>> most_cost(Price(input_usd=1, output_usd=2, reasoning_usd=3), 10, 10)
+    40
+    """
+    return cost(price, input_tokens, output_tokens, reasoning=output_tokens if _reasoning_is_dearer(price) else 0)
+
+
+def _reasoning_is_dearer(price: Price) -> bool:
+    return price.reasoning_usd is not None and price.reasoning_usd > price.output_usd
 
 
 _PLAUSIBLE = 4
@@ -61,6 +92,10 @@ class CallCost:
     """None if the endpoint reports no plausible usage."""
     output_tokens: int | None
     flag: str = ""
+    cached: int = 0
+    """The part of the input tokens that the endpoint had in its own cache."""
+    reasoning: int = 0
+    """The part of the output tokens that is reasoning."""
 
 
 def billed(status: int) -> bool:
@@ -77,36 +112,54 @@ def billed(status: int) -> bool:
 _NOT_TAKEN = frozenset({501, 503, 505, 511})
 
 
-def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, answered: bool) -> CallCost:
+def bill(price: Price, most: tuple[int, int], stated: StatedUsage, *, answered: bool) -> CallCost:
     """Return the cost of an answered call.
 
     Args:
         price: the model's.
         most: the input and output tokens that were reserved.
-        stated: the input and output tokens that the endpoint reports; None for no report.
+        stated: the usage that the endpoint reports.
         answered: True if the answer is not empty, which takes tokens.
 
-    >>> price = Price(input_usd=1, output_usd=1)
-    >>> bill(price, (100, 50), (80, 20), answered=True)
-    CallCost(amount=100, input_tokens=80, output_tokens=20, flag='')
-    >>> bill(price, (100, 50), (80, 400), answered=True)
-    CallCost(amount=480, input_tokens=80, output_tokens=400, flag='usage_above_reservation')
-    >>> {bill(price, (100, 50), odd, answered=True) for odd in ((80, 10**12), (-1, 20), (8.5, 1), (True, 2), (0, 0))}
-    {CallCost(amount=150, input_tokens=None, output_tokens=None, flag='usage_implausible')}
-    >>> bill(price, (100, 50), (None, None), answered=True)
-    CallCost(amount=150, input_tokens=None, output_tokens=None, flag='')
+    >>> price = Price(input_usd=1, output_usd=1, cached_usd=0.5)
+    >>> bill(price, (100, 50), StatedUsage(80, 20), answered=True)
+    CallCost(amount=100, input_tokens=80, output_tokens=20, flag='', cached=0, reasoning=0)
+    >>> bill(price, (100, 50), StatedUsage(80, 20, 40), answered=True)
+    CallCost(amount=80, input_tokens=80, output_tokens=20, flag='', cached=40, reasoning=0)
+    >>> bill(price, (100, 50), StatedUsage(80, 20, 81), answered=True)
+    CallCost(amount=100, input_tokens=80, output_tokens=20, flag='usage_implausible', cached=0, reasoning=0)
+    >>> bill(price, (100, 50), StatedUsage(80, 400), answered=True).flag
+    'usage_above_reservation'
+    >>> odd = [StatedUsage(*each) for each in ((80, 10**12), (-1, 20), (8.5, 1), (True, 2), (0, 0))]
+    >>> {bill(price, (100, 50), each, answered=True).amount for each in odd}
+    {150}
+    >>> bill(price, (100, 50), StatedUsage(), answered=True)
+    CallCost(amount=150, input_tokens=None, output_tokens=None, flag='', cached=0, reasoning=0)
     """
-    reserved = CallCost(cost(price, *most), None, None)
-    if stated == (None, None):
+    reserved = CallCost(most_cost(price, *most), None, None)
+    if (stated.input_tokens, stated.output_tokens) == (None, None):
         return reserved
-    tokens = [each for each in stated if type(each) is int]
+    tokens = [each for each in (stated.input_tokens, stated.output_tokens) if type(each) is int]
     least = (int(most[0] > 0 and answered), int(most[1] > 0 and answered))
     if len(tokens) == 2 and all(each >= own for each, own in zip(tokens, least, strict=True)):
-        amount = cost(price, *tokens)
-        if sum(tokens) <= _PLAUSIBLE * sum(most) and amount <= _PLAUSIBLE * reserved.amount:
-            above = sum(tokens) > sum(most) or amount > reserved.amount
-            return CallCost(amount, tokens[0], tokens[1], ABOVE if above else "")
-    return CallCost(reserved.amount, None, None, IMPLAUSIBLE)
+        taken, given = tokens
+        parts = _parts(stated, taken, given)
+        # Parts that cannot be are not taken for a discount.
+        cached, reasoning = parts or (0, given if _reasoning_is_dearer(price) else 0)
+        amount = cost(price, taken, given, cached, reasoning)
+        if taken + given <= _PLAUSIBLE * sum(most) and amount <= _PLAUSIBLE * reserved.amount:
+            above = taken + given > sum(most) or amount > reserved.amount
+            flag = ABOVE if above else IMPLAUSIBLE if parts is None else ""
+            return CallCost(amount, taken, given, flag, *(parts or ()))
+    return replace(reserved, flag=IMPLAUSIBLE)
+
+
+def _parts(stated: StatedUsage, taken: int, given: int) -> tuple[int, int] | None:
+    """Return the cached and the reasoning tokens; None if they cannot be parts of the input and output."""
+    cached, reasoning = stated.cached or 0, stated.reasoning or 0
+    if type(cached) is int and type(reasoning) is int and 0 <= cached <= taken and 0 <= reasoning <= given:
+        return cached, reasoning
+    return None
 
 
 def allowance(settings: JudgeSettings, case: Case, suites: Sequence[Suite]) -> int:
@@ -122,5 +175,5 @@ def allowance(settings: JudgeSettings, case: Case, suites: Sequence[Suite]) -> i
     question = own + FRAME_BYTES + MARKS_BYTES * len(texts)
     answers_before = max(0, asks - 1) * _BYTES_PER_TOKEN * max_output_tokens
     embedded = len(suites) * (own + _BYTES_PER_TOKEN * max_output_tokens)
-    chat = cost(price, asks * question + answers_before, asks * max_output_tokens)
+    chat = most_cost(price, asks * question + answers_before, asks * max_output_tokens)
     return chat + cost(price_of(settings, settings.embedding_model), embedded, 0)

@@ -21,6 +21,7 @@ from ragweir.streams.services.judge.protocol import (
     EndpointResponse,
     EndpointUntrusted,
     JudgeError,
+    KeyReplaced,
     OptionUnsupported,
     RateLimited,
     ResponseFormat,
@@ -47,6 +48,8 @@ class ProbeResult:
     """The cost of the probe, in millionths of a dollar."""
     model: str
     """The model that answered, by the endpoint's name for it."""
+    ignores_schemas: bool = False
+    """True if the endpoint takes JSON schemas and does not bind its answers to them."""
 
 
 class _AnswerUseless(CallRejected):
@@ -103,17 +106,20 @@ async def _probe(settings: JudgeSettings) -> ProbeResult:
 
 
 async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ProbeResult]:
-    response_format = ResponseFormat.first(settings)
+    response_format, ignores = ResponseFormat.first(settings), False
     conversation = judge(_CASE, (RUBRIC,), partial(machine.token_hex, _WORD_BYTES))
     question, spent = next(conversation), 0
     while isinstance(question, ChatCall):
         request = chat(question, settings)
+        if question.is_after_unbound and response_format.answers == "json_schema":
+            simpler = response_format.simpler("answers", settings)
+            response_format, ignores = simpler or response_format, simpler is not None
         response, response_format = await _send(client, settings, request, response_format)
         spent += response.bill(request, price_of(settings, request.model)).amount
         try:
             question = conversation.send(response.value)
         except StopIteration as end:
-            return end.value, ProbeResult(response_format, spent, response.model)
+            return end.value, ProbeResult(response_format, spent, response.model, ignores)
     raise AssertionError("this suite only asks")
 
 
@@ -129,3 +135,5 @@ async def _send(
             if simpler is None:
                 raise
             response_format = simpler
+        except KeyReplaced:
+            pass

@@ -6,30 +6,33 @@ Errors, by cause:
     │   └── EndpointUntrusted  its certificate is not accepted
     ├── RateLimited        the endpoint is called too often
     ├── EndpointUnusable   the endpoint rejects all calls until its account or the settings are changed
+    │   └── KeyRejected        it rejects the key
+    ├── KeyReplaced        the key was rejected, and another one has been read since
     ├── CallRejected       the endpoint rejects this call, also later
     └── OptionUnsupported  the endpoint does not support an option of the call
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from ragweir.metrics.judged.answer_parsing import without_reasoning
 from ragweir.metrics.judged.driver import ChatCall, Completion
 from ragweir.metrics.judged.framing import sendable
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.services.judge.pricing import CallCost, bill, most_tokens
+from ragweir.streams.services.judge.usage import StatedUsage, stated_usage
 from ragweir.streams.settings import JudgeSettings, Price
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-TEMPERATURE = 0
 MAX_RESPONSE_BYTES = 1024 * 1024
 """The largest chat completion, and the least limit of any response."""
 MAX_VECTOR_BYTES = 64 * 1024
@@ -71,6 +74,17 @@ class EndpointUnusable(JudgeError):
     """The endpoint rejects all calls until its account or the settings are changed."""
 
 
+class KeyRejected(EndpointUnusable):
+    """The endpoint rejects the key."""
+
+
+class KeyReplaced(JudgeError):
+    """The endpoint rejected the key, and another one has been read since."""
+
+    def __init__(self) -> None:
+        super().__init__("refused", "the judge's key was replaced")
+
+
 class CallRejected(JudgeError):
     """The endpoint rejects this call, also later."""
 
@@ -83,6 +97,10 @@ class OptionUnsupported(JudgeError):
         self.option = option
 
 
+_BOUNDS = {"all": (), "numbers": ("maxLength",), "none": ("maxLength", "maximum", "minimum", "maxItems", "minItems")}
+"""Keywords that are left out of schemas, by the bounds that these may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
     """The options of a chat completion that an endpoint supports."""
@@ -93,33 +111,41 @@ class ResponseFormat:
     """The option for the longest answer."""
     temperature: bool = True
     """True if a temperature may be set."""
-    bounds: bool = True
-    """True if the schema may limit the length of strings."""
+    bounds: Literal["all", "numbers", "none"] = "all"
+    """The bounds that the schema may have: all, those of numbers and lists but not of strings, or none."""
 
     def without(self, option: str) -> ResponseFormat | None:
         """Return the format without an option; None if it cannot be left out.
 
         >>> ResponseFormat().without("answers").without("answers")
-        ResponseFormat(answers='text', length='max_tokens', temperature=True, bounds=True)
+        ResponseFormat(answers='text', length='max_tokens', temperature=True, bounds='all')
         """
+        has_schema = self.answers == "json_schema"
         if option == "answers" and self.answers != "text":
-            return replace(self, answers="json_object" if self.answers == "json_schema" else "text")
+            return replace(self, answers="json_object" if has_schema else "text")
         if option == "length" and self.length == "max_tokens":
             return replace(self, length="max_completion_tokens")
         if option == "temperature" and self.temperature:
             return replace(self, temperature=False)
-        if option == "bounds" and self.bounds and self.answers == "json_schema":
-            return replace(self, bounds=False)
+        if option == "lengths of strings" and self.bounds == "all" and has_schema:
+            return replace(self, bounds="numbers")
+        if option == "bounds" and self.bounds != "none" and has_schema:
+            return replace(self, bounds="none")
         return None
 
     @classmethod
     def first(cls, settings: JudgeSettings) -> ResponseFormat:
         """Return the format to try first."""
-        return cls(answers="json_schema" if settings.answers == "auto" else settings.answers)
+        return cls(
+            answers="json_schema" if settings.answers == "auto" else settings.answers,
+            length="max_tokens" if settings.output_limit == "auto" else settings.output_limit,
+            temperature=settings.temperature is not None,
+        )
 
     def simpler(self, option: str, settings: JudgeSettings) -> ResponseFormat | None:
         """Return the format to try without an unsupported option; None if there is none, or the settings require it."""
-        return None if option == "answers" and settings.answers != "auto" else self.without(option)
+        required = {"answers": settings.answers != "auto", "length": settings.output_limit != "auto"}
+        return None if required.get(option, False) else self.without(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +167,17 @@ class EndpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """The answer of a call, and the tokens as the endpoint reports them, of any type; None if it does not."""
+    """The answer of a call, and its usage as the endpoint reports it."""
 
     value: Completion | Vectors | Null
-    input_tokens: object
-    output_tokens: object
+    usage: StatedUsage
     model: str
     """The model that answered, by the endpoint's name for it: the requested name may be an alias."""
 
     def bill(self, request: EndpointRequest, price: Price) -> CallCost:
         """Return the cost of the call."""
         answered = bool(self.value.text) if isinstance(self.value, Completion) else not isinstance(self.value, Null)
-        most, stated = (request.most_input, request.most_output), (self.input_tokens, self.output_tokens)
-        return bill(price, most, stated, answered=answered)
+        return bill(price, (request.most_input, request.most_output), self.usage, answered=answered)
 
 
 def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
@@ -165,14 +189,15 @@ def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
         by_endpoint = response_format.answers == "json_schema"
         system = call.framed.system + ("" if by_endpoint else in_prompt)
         data: dict[str, Any] = {
+            **settings.extra_body,
             "model": settings.model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": call.framed.user}],
             response_format.length: settings.max_output_tokens,
         }
         if response_format.temperature:
-            data["temperature"] = TEMPERATURE
+            data["temperature"] = settings.temperature
         if by_endpoint:
-            bound_to = call.schema if response_format.bounds else _unbounded(call.schema)
+            bound_to = _without(call.schema, _BOUNDS[response_format.bounds])
             form = {"name": call.name, "strict": True, "schema": bound_to}
             data["response_format"] = {"type": "json_schema", "json_schema": form}
         elif response_format.answers == "json_object":
@@ -191,11 +216,18 @@ def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
     )
 
 
-def _unbounded(schema: Any) -> Any:
-    """Return a schema without limits on the length of strings, which some endpoints do not support."""
+def _without(schema: Any, keywords: Container[str]) -> Any:
+    """Return a schema without some keywords, which an endpoint does not support."""
     if isinstance(schema, Mapping):
-        return {key: _unbounded(each) for key, each in schema.items() if key != "maxLength"}
-    return [_unbounded(each) for each in schema] if isinstance(schema, list) else schema
+        return {
+            # The names of properties are no keywords.
+            key: {name: _without(each, keywords) for name, each in value.items()}
+            if key == "properties"
+            else _without(value, keywords)
+            for key, value in schema.items()
+            if key not in keywords
+        }
+    return [_without(each, keywords) for each in schema] if isinstance(schema, list) else schema
 
 
 def embedding(embed: Embed, model: str) -> EndpointRequest:
@@ -251,9 +283,18 @@ def _completion(data: Any) -> Completion | Null:
     message, finish = choice["message"], choice.get("finish_reason")
     if finish == "content_filter" or message.get("refusal"):
         return Null("the judge declined to answer")
-    text = message.get("content")
-    if text is None and finish == "length":
+    text, is_cut = message.get("content"), finish == "length"
+    if text is None and is_cut:
         text = ""
     if not isinstance(text, str):
         raise TypeError("not a completion")
-    return Completion(text, cut=finish == "length")
+    return Completion(text, cut=is_cut, reasoned=_has_reasoned(text, message, data.get("usage"), is_cut=is_cut))
+
+
+def _has_reasoned(text: str, message: Mapping[str, object], usage: Any, *, is_cut: bool) -> bool:
+    """Return whether the model reasoned before its answer, as far as servers tell."""
+    answer = without_reasoning(text)
+    if answer != text.strip() or any(message.get(name) for name in ("reasoning", "reasoning_content")):
+        return True
+    # An answer that was cut before it began is reasoning that is not shown.
+    return (is_cut and not answer) or stated_usage(usage, chat=True).reasoning not in (None, 0)

@@ -6,9 +6,11 @@ they would send texts of events to another host; cookies are dropped. Any except
 
 from __future__ import annotations
 
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -19,14 +21,15 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.runtime.awake import result_in_time
 from ragweir.streams.runtime.certificates import certificate_error
 from ragweir.streams.services.judge.protocol import EndpointFailed, EndpointUntrusted, JudgeError
+from ragweir.streams.settings import JudgeSettings
 
 MAX_HEADER_BYTES = 8_190
 """The longest status line or header."""
 MAX_HEADERS = 64
 _PIECE_BYTES = 64 * 1024
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-_CA_SETTING = "the environment's SSL_CERT_FILE"
-"""The setting of OpenSSL, whose defaults the HTTP client uses."""
+_CA_SETTING = "judge.ca_file"
+_OWN_HEADERS = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
 _UNREACHED = (
     aiohttp.ClientConnectorError,
     aiohttp.ClientHttpProxyError,
@@ -51,54 +54,56 @@ class Response:
 class Transport:
     """Connections to one endpoint, which stay open between requests.
 
-    Proxies are those of the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY).
+    A request has a time limit from connecting to the last byte, of the time in which the process runs; connecting may
+    take half of it.
 
     Args:
-        base_url: the URL of the API; may hold a query, and a user and password, which are sent instead of the key.
-        key: the bearer token.
-        timeout_s: time limit of one request from connecting to the last byte, of the time in which the process runs;
-            connecting may take half of it.
-        connections: the most open connections.
+        settings: the judge's: URL, proxy, certificates, timeout and concurrency. The URL may hold a query.
 
     Raises:
-        ConfigurationError: if `base_url` cannot be read.
+        ConfigurationError: if a URL or a certificate cannot be read.
     """
 
-    def __init__(self, base_url: str, key: str, timeout_s: float, connections: int) -> None:
-        try:
-            self._url, basic = _split_credentials(URL(base_url))
-        except ValueError:
-            raise ConfigurationError("judge.base_url is no URL") from None
-        self._headers = {
-            "Accept-Encoding": "identity",
-            "Authorization": basic or f"Bearer {key}",
-            "Content-Type": "application/json",
-        }
-        self._proxy, basic = _proxy(self._url)
+    def __init__(self, settings: JudgeSettings) -> None:
+        self._url, self.basic = _split_credentials(_parsed(settings.base_url or "", "judge.base_url"))
+        """The user and password of the URL as a header's value; empty without a user."""
+        proxy = _parsed(settings.proxy, "judge.proxy") if settings.proxy else _environment_proxy(self._url)
+        self._proxy: URL | None
+        self._proxy, basic = _split_credentials(proxy) if proxy else (None, "")
         self._proxy_headers = {"Authorization": basic} if basic else None  # Sent as Proxy-Authorization.
-        self._timeout_s, self._connections = timeout_s, connections
+        self._ssl = _tls(settings)
+        self._timeout_s, self._connections = settings.timeout_s, settings.concurrency
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, path: str, body: bytes, most_bytes: int) -> Response:
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        most_bytes: int,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> Response:
         """Send JSON to a path below the base URL, and return a response of at most so many bytes, decompressed.
 
         Raises:
             JudgeError: if there is no response within the limits.
         """
         try:
-            return await result_in_time(self._post(path, body, most_bytes), self._timeout_s)
+            return await result_in_time(self._post(path, body, most_bytes, headers, query), self._timeout_s)
         except JudgeError:
             raise
         except Exception as error:
             raise judge_error(error) from None
 
-    async def _post(self, path: str, body: bytes, most_bytes: int) -> Response:
+    async def _post(
+        self, path: str, body: bytes, most_bytes: int, headers: Mapping[str, str], query: Mapping[str, str]
+    ) -> Response:
         url = self._url.with_path(self._url.raw_path.rstrip("/") + path, encoded=True, keep_query=True)
         async with self._opened().post(
-            url,
+            url.update_query(query) if query else url,
             allow_redirects=False,
             data=body,
-            headers=self._headers,
+            headers={name.title(): value for name, value in headers.items()} | _OWN_HEADERS,
             proxy=self._proxy,
             proxy_headers=self._proxy_headers,
         ) as response:
@@ -116,7 +121,7 @@ class Transport:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=aiohttp.TCPConnector(limit=self._connections, ssl=self._ssl),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 max_field_size=MAX_HEADER_BYTES,
                 max_headers=MAX_HEADERS,
@@ -179,11 +184,43 @@ async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes
     return bytes(body)
 
 
-def _proxy(url: URL) -> tuple[URL | None, str]:
-    """Return the environment's proxy for a URL, and its user and password as a header's value."""
+def _parsed(url: str, name: str) -> URL:
+    try:
+        return URL(url)
+    except ValueError:
+        raise ConfigurationError(f"{name} is no URL") from None
+
+
+def _environment_proxy(url: URL) -> URL | None:
+    """Return the environment's proxy for a URL."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    return _split_credentials(URL(proxy)) if proxy and not proxy_bypass(url.host or "") else (None, "")
+    return _parsed(proxy, "the environment's proxy") if proxy and not proxy_bypass(url.host or "") else None
+
+
+def _tls(settings: JudgeSettings) -> ssl.SSLContext | bool:
+    """Return the TLS context with the CA and the client certificate of the settings; True for the default one.
+
+    Raises:
+        ConfigurationError: if a file cannot be used.
+    """
+    if settings.ca_file is None and settings.certificate_file is None:
+        return True
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+    except (OSError, ValueError):
+        raise ConfigurationError("judge.ca_file has no certificate that can be read") from None
+    if settings.certificate_file is not None:
+        # Without a password OpenSSL would ask for one on the terminal.
+        key_file, password = settings.certificate_key_file, settings.certificate_key_password or ""
+        try:
+            context.load_cert_chain(settings.certificate_file, key_file, lambda: password)
+        except (OSError, ValueError):
+            raise ConfigurationError(
+                "judge.certificate_file, judge.certificate_key_file and judge.certificate_key_password do not give a "
+                "certificate with its key"
+            ) from None
+    return context
 
 
 def _split_credentials(url: URL) -> tuple[URL, str]:

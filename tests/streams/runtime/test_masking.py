@@ -1,5 +1,6 @@
 """What is shown of settings holds no secret, wherever one may stand, and says as much as it can of the rest."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,12 @@ def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None
 
 SECRETS: tuple[dict[str, Any], ...] = (
     {"judge": {"api_key": SECRET}},
+    {"judge": {"headers": {"x-plain": SECRET}}},
+    {"judge": {"query": {"sig": SECRET}}},
+    {"judge": {"query": {"api-version": SECRET}}},
+    {"judge": {"extra_body": {"metadata": {"user": [SECRET]}}}},
+    {"judge": {"proxy": f"http://me:{SECRET}@proxy.example:3128"}},
+    {"judge": {"certificate_key_password": SECRET}},
     {"judge": {"base_url": f"https://me:{SECRET}@proxy.example/v1"}},
     {"routing": {"key": SECRET}},
     {"labels": {"key": SECRET}},
@@ -82,7 +89,7 @@ def test_a_password_of_digits_is_a_password() -> None:
     assert shown["kafka"]["client"] == {"sasl.password": MASK, "linger.ms": 7}
 
 
-def test_what_is_no_secret_is_shown() -> None:
+def test_what_is_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits on tokens, the way to a key's file, and most properties of librdkafka that help to find a mistake."""
     plain = {
         "client.id": "c",
@@ -99,7 +106,18 @@ def test_what_is_no_secret_is_shown() -> None:
         "ssl.ca.location": "ca.pem",
         "ssl.key.location": "key.pem",
     }
-    settings = load(None, {"kafka": {"client": plain}, "judge": {"max_output_tokens": 1234, "api_key_file": "key"}})
+    judge = {
+        "max_output_tokens": 1234,
+        "api_key_file": "key",
+        "headers": {"api-key": {"file": "key"}, "x-key": {"variable": "A_KEY"}},
+        "query": {"api-version": "2024-10-21"},
+        "extra_body": {"reasoning_effort": "low", "seed": 7},
+        "auth": "sign_in:headers",
+        "proxy": "http://proxy.example:3128",
+        "certificate_key_file": "client.key",
+    }
+    monkeypatch.chdir(tmp_path)
+    settings = load(None, {"kafka": {"client": plain}, "judge": judge})
     data = settings.model_dump(mode="json")
     assert masked(data) == data
     assert MASK not in repr(masked(Settings().model_dump(mode="json")))
@@ -125,6 +143,9 @@ def test_another_secret_is_another_fingerprint_and_the_same_secret_the_same() ->
     assert not {first, second} & set(fingerprints(base_url=f"https://me:{SECRET}@proxy.example/v1"))
     settings = load(None, {"routing": {"key": "one"}})
     assert fingerprint(result_affecting_settings(settings, ReplayRequest(judge="cached-only")), "another-run") != first
+    # What is asked with changes the answers; at their defaults runs of earlier releases go on.
+    assert "temperature" not in result_affecting_settings(settings, ReplayRequest(judge="cached-only"))["judge"]
+    assert not {first, second} & set(fingerprints(extra_body={"reasoning_effort": "low"}))
     # Nobody is asked, so that no key has a part in the results.
     never = {
         fingerprint(result_affecting_settings(load(None, {"routing": {"key": key}}), ReplayRequest()), "r")

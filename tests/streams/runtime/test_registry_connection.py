@@ -5,7 +5,6 @@ The messages about the certificates of a judge and of Kafka are tested on the sa
 
 import base64
 import os
-import shutil
 import ssl
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from certificates import make_certificates, server_tls
 from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable, RegistryUnusable
@@ -72,25 +72,7 @@ def test_the_registry_knows_who_asks(
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the certificates and keys of a server and of a client."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("keys")
-    for name, key in (("server", ["-nodes"]), ("client", ["-passout", f"pass:{SECRET}"])):
-        files = ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"]
-        about = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-        command = [openssl, "req", "-x509", "-newkey", "rsa:2048", *key, *files, *about]
-        subprocess.run(command, check=True, capture_output=True)
-    return folder
-
-
-def server_tls(keys: Path) -> ssl.SSLContext:
-    """Return TLS that asks for the client's certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(keys / "server.pem", keys / "server.key")
-    context.load_verify_locations(keys / "client.pem")
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    return make_certificates(tmp_path_factory.mktemp("keys"), SECRET)
 
 
 def test_both_ends_show_their_certificates(keys: Path) -> None:

@@ -142,9 +142,10 @@ ASKING = """
 import asyncio, sys
 from ragweir.streams.services.judge.protocol import JudgeError
 from ragweir.streams.services.judge.transport import Transport
+from ragweir.streams.settings import JudgeSettings
 
 async def ask():
-    transport = Transport(sys.argv[1], "none", 1.0, 1)
+    transport = Transport(JudgeSettings(base_url=sys.argv[1], timeout_s=1.0, concurrency=1))
     try:
         print((await transport.post("/chat", b"{}", 100)).status)
     except JudgeError as error:

@@ -1,9 +1,11 @@
 """Stored answers: the newest are kept, over restarts and between processes, and a broken file costs nothing else."""
 
+import itertools
 import os
 import sqlite3
 import subprocess
 import sys
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.streams.services.judge.cache import Cache, key
+from ragweir.streams.settings import JudgeSettings
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -83,6 +86,7 @@ def test_nobody_else_can_read_the_file_nor_those_beside_it(tmp_path: Path) -> No
 
 WRITER = """
 import sys
+from hashlib import blake2b
 from pathlib import Path
 from ragweir.streams.runtime.processes import logs
 from ragweir.streams.services.judge.cache import Cache
@@ -152,4 +156,15 @@ def test_a_file_that_another_keeps_locked_is_told_once_and_memory_takes_its_plac
 
 
 def test_who_is_asked_and_how_and_what_tell_answers_apart() -> None:
-    assert len({key(model, heat, asked) for model in ("a", "b") for heat in (0, 1) for asked in (b"", b"x")}) == 8
+    ways = itertools.product(("a", "b"), (0, 0.5, None), ({}, {"seed": 7}, {"seed": 8}), (b"", b"x"))
+    keys = {
+        key(JudgeSettings(model=model, temperature=heat, extra_body=body), asked) for model, heat, body, asked in ways
+    }
+    assert len(keys) == 36
+
+
+def test_answers_that_an_earlier_release_kept_are_found() -> None:
+    """The key without the settings that came later is what it was."""
+    assert key(JudgeSettings(model="m"), b"x") == blake2b(b"m\n0\nx", digest_size=16).digest()
+    one, other = ({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1})
+    assert key(JudgeSettings(extra_body=one), b"x") == key(JudgeSettings(extra_body=other), b"x")

@@ -10,194 +10,57 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import structlog
+from scripted_endpoint import (
+    CUT,
+    GARBAGE,
+    HANG,
+    PLAIN,
+    PRICE,
+    AskedCall,
+    Endpoint,
+    Reply,
+    Script,
+    calls,
+    completion,
+    embedding_suite,
+    error,
+    finish,
+    job,
+    judged_score,
+    one,
+    pool,
+    suite,
+    why_null,
+)
+from scripted_judge import Log, Worker, request
 from services import until
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.classification import CLASSIFICATION
-from ragweir.metrics.judged.framing import unframed
 from ragweir.metrics.judged.rubric import RUBRIC
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult, Vectors
-from ragweir.metrics.metric import Metric, Null
+from ragweir.metrics.judged.suite import Case, Embed, Vectors
+from ragweir.metrics.metric import Null
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.services.judge import client
-from ragweir.streams.services.judge.job import Job, JobResult, JudgePool
+from ragweir.streams.services.judge.agent import JudgeAgent
+from ragweir.streams.services.judge.config import JudgeConfig
+from ragweir.streams.services.judge.job import JobResult
 from ragweir.streams.services.judge.pool import LiveJudgePool
 from ragweir.streams.services.judge.pricing import cost
 from ragweir.streams.services.judge.probe import probe
 from ragweir.streams.settings import JudgeSettings, Price
 
 SECONDS = 20
-PRICE = Price(input_usd=1, output_usd=10)
-PLENTY = 10**9
-DAY = "2026-11-22"
-
-
-# Suites that ask as little as can be.
-
-
-class Graded(Answer):
-    """A grade."""
-
-    score: float
-
-
-def _metric(name: str) -> Metric:
-    return Metric(print, "test", "ratio", "higher", (), "test", cost="llm", name=name)
-
-
-def suite(name: str = "plain", asks: int = 1) -> Suite:
-    """Asks for a grade several times, and adds up."""
-
-    def converse(case: Case) -> Conversation:
-        total = 0.0
-        for number in range(asks):
-            said = yield Ask(f"Grade {name} {number}.", (("response", case.response),), Graded)
-            if isinstance(said, Null):
-                return SuiteResult({name: said})
-            assert isinstance(said, Graded)
-            total += said.score
-        return SuiteResult({name: total / asks})
-
-    return Suite(name, "1", (_metric(name),), converse, asks)
-
-
-def embedding_suite(*, tokens: bool = False) -> Suite:
-    """How many vectors came back."""
-
-    def converse(case: Case) -> Conversation:
-        said = yield Embed((case.query, case.response), tokens)
-        assert isinstance(said, Null | list)
-        return SuiteResult({"vectors": said if isinstance(said, Null) else len(said) / 10})
-
-    return Suite("vectors", "1", (_metric("vectors"),), converse, 0)
-
-
-PLAIN = suite()
-
-
-# The endpoint.
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the endpoint does with one request."""
-
-    status: int = 200
-    said: object = None
-    headers: dict[str, str] = field(default_factory=dict)
-    ending: str = "whole"
-
-
-@dataclass
-class AskedCall:
-    """One request as it came."""
-
-    at: float
-    path: str
-    body: dict[str, Any]
-    key: str
-    length: int
-
-    @property
-    def text(self) -> str:
-        """The user's message, or what is to be embedded."""
-        return self.body["messages"][1]["content"] if "messages" in self.body else " ".join(self.body["input"])
-
-
-def completion(asked: AskedCall, text: str | None = None, *, usage: object = None, **choice: Any) -> Reply:
-    """A completion; by default a grade of 0.5, with the check word."""
-    check = unframed(asked.body["messages"][0]["content"], "")[2]
-    told = json.dumps({"score": 0.5, "check": check}) if text is None else text.replace("CHECK", check)
-    message = {"role": "assistant", "content": told}
-    choices = [{"index": 0, "finish_reason": "stop", "message": message} | choice]
-    counted = {"prompt_tokens": 100, "completion_tokens": 10} if usage is None else usage
-    return Reply(said={"choices": choices, "usage": counted})
-
-
-def error(status: int, message: str = "no", code: str | None = None, **headers: str) -> Reply:
-    said = {"error": {"message": message, "code": code, "type": "x", "param": None}}
-    return Reply(status, said, {name.replace("_", "-"): value for name, value in headers.items()})
-
-
-CUT, HANG, GARBAGE = Reply(ending="cut"), Reply(ending="hang"), Reply(said="<html>hello</html>")
-Script = Callable[[AskedCall], Reply]
-
-
-class Endpoint:
-    """A server that follows a script: first the replies that are queued, then what the script says."""
-
-    def __init__(self, port: int = 0) -> None:
-        self.asked: list[AskedCall] = []
-        self.script: Script = completion
-        self._next: list[Reply] = []
-        self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = 1 << 16  # A response in two packets would wait for the first to be acknowledged.
-
-            def do_POST(self) -> None:
-                outer._handle(self)
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 256
-
-            def handle_error(self, *_: object) -> None:
-                """A client may leave."""
-
-        self._server = Server(("127.0.0.1", port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def then(self, *replies: Reply) -> None:
-        self._next += replies
-
-    def _handle(self, request: BaseHTTPRequestHandler) -> None:
-        length = int(request.headers["content-length"])
-        body = json.loads(request.rfile.read(length))
-        key = request.headers["authorization"].removeprefix("Bearer ")
-        asked = AskedCall(time.monotonic(), request.path, body, key, length)
-        with self._lock:
-            self.asked.append(asked)
-            reply = self._next.pop(0) if self._next else None
-        reply = reply or self.script(asked)
-        if reply.ending == "hang":
-            self._stopping.wait()
-        if reply.ending != "whole":
-            request.close_connection = True
-            return
-        data = (reply.said if isinstance(reply.said, str) else json.dumps(reply.said)).encode()
-        request.send_response(reply.status)
-        for name, value in {"content-type": "application/json", "content-length": str(len(data))}.items():
-            request.send_header(name, value)
-        for name, value in reply.headers.items():
-            request.send_header(name, value)
-        request.end_headers()
-        request.wfile.write(data)
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 @pytest.fixture
@@ -205,69 +68,6 @@ def endpoint() -> Iterator[Endpoint]:
     server = Endpoint()
     yield server
     server.close()
-
-
-# The pool.
-
-
-@contextmanager
-def pool(
-    endpoint: Endpoint | None, *, window_s: float = 60.0, embedder: Any = None, **settings: Any
-) -> Iterator[LiveJudgePool]:
-    """A pool that waits little."""
-    plain: dict[str, Any] = {"breaker_wait_s": 0.05, "prices": {"gpt-4o-mini": PRICE}, "api_key": "sk-of-the-test"}
-    plain |= {"base_url": endpoint.base_url if endpoint else None} | settings
-    made = {} if embedder is None else {"embedder": embedder}
-    live = LiveJudgePool(JudgeSettings(**plain), window_s=window_s, backoff_s=0.001, **made)
-    try:
-        yield live
-    finally:
-        live.close()
-
-
-def job(number: int = 0, *suites: Suite, response: str = "an answer", allowance: int = PLENTY) -> Job:
-    return Job(
-        ("requests", 0, number),
-        Case("a question", f"{response} {number}"),
-        suites or (PLAIN,),
-        allowance,
-        (DAY,),
-        lambda: DAY,
-    )
-
-
-def finish(pool: JudgePool, jobs: Iterable[Job] = (), number: int | None = None) -> dict[int, JobResult]:
-    """Start jobs, and wait for as many ends; by number."""
-    started = list(jobs)
-    for each in started:
-        pool.start(each)
-    ended: list[JobResult] = []
-
-    def all_ended() -> bool:
-        ended.extend(pool.take_results())
-        return len(ended) >= (len(started) if number is None else number)
-
-    until(all_ended)
-    return {end.id[2]: end for end in ended}
-
-
-def one(pool: JudgePool, the: Job | None = None) -> JobResult:
-    return finish(pool, [the or job()])[(the or job()).id[2]]
-
-
-def judged_score(end: JobResult, metric: str = "plain") -> float | None:
-    assert end.judged is not None, end.why
-    return end.judged.scores[metric]
-
-
-def why_null(end: JobResult, metric: str = "plain") -> str:
-    assert end.judged is not None, end.why
-    assert end.judged.scores[metric] is None
-    return end.judged.reasons[metric]
-
-
-def calls(counts: Any) -> dict[str, int]:
-    return {label[1]: number for label, number in counts.items() if label[0] == "ragweir_judge_calls_total"}
 
 
 # What is asked and counted when all is well.
@@ -564,13 +364,57 @@ def test_a_judge_that_declines_gives_null(endpoint: Endpoint, choice: dict[str, 
         assert why_null(one(live)) == "the judge declined to answer"
 
 
-def test_an_answer_that_is_cut_before_it_begins_is_an_answer(endpoint: Endpoint) -> None:
-    """Such as that of a model that thought for too long; calling it garbage would repeat it for ever."""
-    endpoint.script = lambda asked: completion(asked, finish_reason="length", message={"content": None})
+THOUGHT = {"prompt_tokens": 100, "completion_tokens": 1_500, "completion_tokens_details": {"reasoning_tokens": 1_400}}
+
+
+@pytest.mark.parametrize(
+    ("message", "usage"),
+    [
+        ({"content": None}, None),
+        ({"content": "", "reasoning_content": "Let me see"}, None),
+        ({"content": "", "reasoning": "Let me see"}, None),
+        ({"content": "<think>Let me see"}, None),
+        ({"content": '<think>I see.</think>{"score": 0.'}, None),
+        ({"content": '{"score": 0.'}, THOUGHT),
+    ],
+)
+def test_an_answer_that_was_cut_after_a_model_thought_is_not_paid_for_twice(
+    endpoint: Endpoint, message: dict[str, Any], usage: object
+) -> None:
+    """It would think as long again."""
+    endpoint.script = lambda asked: completion(asked, finish_reason="length", message=message, usage=usage)
     with pool(endpoint) as live:
         end = one(live)
-        assert calls(live.drain_metrics().counts) == {"ok": 2}
+        assert calls(live.drain_metrics().counts) == {"ok": 1}
     assert why_null(end) == "the judge's answer was cut; raise judge.max_output_tokens"
+
+
+def test_an_answer_that_was_cut_without_thoughts_is_asked_for_again_shorter(endpoint: Endpoint) -> None:
+    endpoint.then(completion_of('{"score": 0.', finish_reason="length"))
+    with pool(endpoint) as live:
+        assert judged_score(one(live)) == 0.5
+    assert "Be much shorter." in endpoint.asked[1].text
+
+
+def completion_of(text: str, **choice: Any) -> Reply:
+    """A completion whatever is asked."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    return Reply(said={"choices": [{"message": {"content": text}} | choice], "usage": usage})
+
+
+@pytest.mark.parametrize("message", ["No connected db.", "API key not valid. Please pass a valid API key."])
+def test_a_400_that_is_about_the_key_opens_the_breaker_and_one_that_quotes_such_words_does_not(
+    endpoint: Endpoint, message: str
+) -> None:
+    """An event that has them could otherwise stop the judge."""
+    quoted = {"error": {"message": f"bad input: {message}", "input": json.dumps({"message": message})}}
+    endpoint.then(Reply(400, quoted), Reply(400, {"error": {"code": 400, "message": message}}))
+    with pool(endpoint) as live:
+        assert why_null(one(live)) == "the judge rejected the request (400)"
+        assert live.unavailable_reason == ""
+        live.start(job(1))
+        until(lambda: live.unavailable_reason)
+        assert live.unavailable_reason == "the judge rejects the key (400)"
 
 
 # Endpoints that understand less.
@@ -702,6 +546,56 @@ def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_s
     assert all("at most 400 characters" in asked.body["messages"][0]["content"] for asked in endpoint.asked)
 
 
+def ignores_schemas(asked: AskedCall) -> Reply:
+    """Takes every response_format and obeys none: the model knows of the prompt alone."""
+    knows = '"additionalProperties"' in asked.body["messages"][0]["content"]
+    return completion(asked) if knows else completion(asked, '{"grade": "good", "check": "CHECK"}')
+
+
+def test_an_endpoint_that_ignores_schemas_in_silence_is_asked_by_the_prompt_and_it_is_logged(
+    endpoint: Endpoint,
+) -> None:
+    """Its first answer shows it; the repair has the schema in the prompt, and so has every later question."""
+    endpoint.script = ignores_schemas
+    with structlog.testing.capture_logs() as logs, pool(endpoint) as live:
+        assert [judged_score(one(live, job(number))) for number in range(3)] == [0.5] * 3
+    forms = [asked.body["response_format"]["type"] for asked in endpoint.asked]
+    assert forms == ["json_schema", "json_object", "json_object", "json_object"]
+    changes = [each for each in logs if each["event"] == "response format of the judge changed"]
+    assert [(each["answers"], each["ignored_schemas"]) for each in changes] == [("json_object", True)]
+
+
+@pytest.mark.parametrize("odd", ["prose", '{"grade": 1, "check": "CHECK"}', "[]", '{"score": 0.5}'])
+def test_one_odd_answer_does_not_change_how_all_others_are_asked(endpoint: Endpoint, odd: str) -> None:
+    """Its repair is asked by the prompt; where most answers fit, schemas go on."""
+    with pool(endpoint) as live:
+        assert judged_score(one(live)) == 0.5
+        endpoint.script = lambda asked: (
+            completion(asked)
+            if asked.body["response_format"]["type"] != "json_schema"
+            else (completion(asked, odd) if "odd" in asked.text else completion(asked))
+        )
+        assert judged_score(one(live, job(1, response="odd"))) == 0.5
+        one(live, job(2))
+    forms = [asked.body["response_format"]["type"] for asked in endpoint.asked]
+    assert forms == ["json_schema", "json_schema", "json_object", "json_schema"]
+
+
+@pytest.mark.parametrize("weak", ['{"score": 5, "check": "CHECK"}', '{"score": "high", "check": "CHECK"}'])
+def test_an_answer_of_the_right_shape_is_no_sign_that_schemas_are_ignored(endpoint: Endpoint, weak: str) -> None:
+    endpoint.script = lambda asked: completion(asked, weak)
+    with pool(endpoint) as live:
+        one(live)
+    assert {asked.body["response_format"]["type"] for asked in endpoint.asked} == {"json_schema"}
+
+
+def test_a_schema_that_the_settings_require_is_kept_even_if_it_is_ignored(endpoint: Endpoint) -> None:
+    endpoint.script = ignores_schemas
+    with pool(endpoint, answers="json_schema") as live:
+        assert why_null(one(live)) == "the judge's answer did not fit its schema"
+    assert {asked.body["response_format"]["type"] for asked in endpoint.asked} == {"json_schema"}
+
+
 def test_text_can_be_chosen(endpoint: Endpoint) -> None:
     with pool(endpoint, answers="text") as live:
         assert judged_score(one(live)) == 0.5
@@ -732,7 +626,82 @@ def test_models_that_want_other_names_or_their_own_temperature_are_asked_so(endp
     assert endpoint.asked[-1].body["max_completion_tokens"] == 99
 
 
+def test_what_a_model_rejects_can_be_set_so_that_no_start_tries_it(endpoint: Endpoint) -> None:
+    limits = {"temperature": None, "output_limit": "max_completion_tokens", "max_output_tokens": 99}
+    with pool(endpoint, **limits) as live:
+        one(live)
+    (asked,) = endpoint.asked
+    assert asked.body["max_completion_tokens"] == 99
+    assert not {"temperature", "max_tokens"} & asked.body.keys()
+
+
+def test_a_limit_that_the_settings_require_is_kept(endpoint: Endpoint) -> None:
+    endpoint.script = lambda _: error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    with pool(endpoint, output_limit="max_tokens") as live:
+        assert why_null(one(live)) == "the judge does not support a setting of its length"
+    assert len(endpoint.asked) == 1
+
+
 # Money and limits.
+
+
+CACHED = {"prompt_tokens": 100, "completion_tokens": 30, "prompt_tokens_details": {"cached_tokens": 80}}
+
+
+def test_cached_input_and_reasoning_have_prices_and_counts_of_their_own(endpoint: Endpoint) -> None:
+    usage = CACHED | {"completion_tokens_details": {"reasoning_tokens": 20}}
+    endpoint.script = lambda asked: completion(asked, usage=usage)
+    price = Price(input_usd=10, output_usd=100, cached_usd=1, reasoning_usd=50)
+    with pool(endpoint, prices={"gpt-4o-mini": price}) as live:
+        end = one(live)
+        counts = live.drain_metrics().counts
+    assert end.usage.cost == 20 * 10 + 80 * 1 + 10 * 100 + 20 * 50
+    assert (end.usage.input_tokens, end.usage.output_tokens) == (100, 30)
+    assert counts["ragweir_judge_cached_tokens_total",] == 80
+    assert counts["ragweir_judge_reasoning_tokens_total",] == 20
+    assert counts["ragweir_judge_cost_microdollars_total",] == end.usage.cost
+
+
+def test_the_ledger_has_what_cached_input_costs_to_the_millionth(endpoint: Endpoint) -> None:
+    """Reserved is the price of input that is not cached; the evaluation and the ledger have what was charged."""
+    endpoint.script = lambda asked: completion(asked, usage=CACHED)
+    price = Price(input_usd=10, output_usd=100, cached_usd=1)
+    judge = JudgeSettings(base_url=endpoint.base_url, prices={"gpt-4o-mini": price})
+    live, log = LiveJudgePool(judge), Log()
+    log.ask(*(request(f"{number}") for number in range(3)))
+    try:
+        worker = Worker(log, JudgeAgent(JudgeConfig({"grading": suite("grading")}, judge, 1), live))
+        until(lambda: worker.turn() is not None and len(log.read("evaluations")) == 3)
+    finally:
+        live.close()
+    charged = 20 * 10 + 80 * 1 + 30 * 100
+    assert [each["judge"]["cost_usd"] for each in log.read("evaluations")] == [charged / 1_000_000] * 3
+    entries = [each for each in log.read("judge.ledger") if each]
+    assert max(each["reserved"] for each in entries) > 3 * charged
+    assert (entries[-1]["spent"], entries[-1]["reserved"]) == (3 * charged, 0)
+
+
+@pytest.mark.parametrize("cached", [101, -1, 1.5, "80", True])
+def test_a_discount_that_cannot_be_is_not_taken_and_is_flagged(endpoint: Endpoint, cached: object) -> None:
+    endpoint.script = lambda asked: completion(
+        asked, usage=CACHED | {"prompt_tokens_details": {"cached_tokens": cached}}
+    )
+    price = Price(input_usd=10, output_usd=100, cached_usd=1)
+    with pool(endpoint, prices={"gpt-4o-mini": price}) as live:
+        end = one(live)
+    assert end.usage.cost == 100 * 10 + 30 * 100
+    assert end.usage.flags == {"usage_implausible"}
+
+
+def test_a_reservation_holds_for_answers_that_are_all_reasoning(endpoint: Endpoint) -> None:
+    endpoint.script = lambda asked: completion(
+        asked, usage=CACHED | {"completion_tokens": 100, "completion_tokens_details": {"reasoning_tokens": 100}}
+    )
+    price = Price(input_usd=0, output_usd=1, reasoning_usd=10)
+    for allowance, asked in ((999, 0), (1_000, 1)):
+        with pool(endpoint, prices={"gpt-4o-mini": price}, max_output_tokens=100) as live:
+            end = one(live, job(0, allowance=allowance))
+        assert (end.usage.cost, len(endpoint.asked)) == (1_000 * asked, asked)
 
 
 def test_a_call_that_could_cost_more_than_is_left_is_not_made(endpoint: Endpoint) -> None:
@@ -825,6 +794,14 @@ def test_a_fresh_job_takes_no_stored_answer_and_leaves_none(endpoint: Endpoint) 
         for each in (fresh, fresh, job(7, suite("a", 2)), fresh):
             one(live, each)
         assert calls(live.drain_metrics().counts) == {"ok": 8}
+
+
+def test_another_body_is_asked_itself(endpoint: Endpoint, tmp_path: Path) -> None:
+    """With more effort a model may answer otherwise."""
+    for effort in ("low", "high", "low"):
+        with pool(endpoint, extra_body={"reasoning_effort": effort}, cache_file=tmp_path / "answers") as live:
+            one(live)
+    assert [asked.body["reasoning_effort"] for asked in endpoint.asked] == ["low", "high"]
 
 
 def test_another_model_is_asked_itself(endpoint: Endpoint, tmp_path: Path) -> None:

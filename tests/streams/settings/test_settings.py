@@ -90,6 +90,13 @@ def test_a_secret_from_the_environment_joins_the_files_properties(
     assert load(path).kafka.client == {"sasl.username": "u", "sasl.password": SECRET}
 
 
+def test_a_header_of_the_environment_joins_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file(tmp_path, "[judge.headers]\nX-Title = 'ragweir'\n[judge]\ntemperature = 'none'")
+    monkeypatch.setenv("RAGWEIR_JUDGE__HEADERS__API_KEY", SECRET)
+    found = load(path).judge
+    assert (found.headers, found.temperature) == ({"x-title": "ragweir", "api-key": SECRET}, None)
+
+
 REFUSED = (
     ("x = 1", "setting x: there is no such setting"),
     ("[kafak]\nx = 1", "setting kafak: there is no such setting"),
@@ -105,6 +112,16 @@ REFUSED = (
     ("[input]\nstart_from = 'now'", "setting input.start_from: Input should be 'earliest' or 'latest'"),
     ("[telemetry]\nport = 70000", "setting telemetry.port: Input should be less than or equal to 65535"),
     ("[limits]\nmax_event_bytes = 10", "setting limits.max_event_bytes: "),
+    ("[judge.headers]\nContent_Type = 'x'", "setting judge.headers: content-type is set by the judge"),
+    (f"[judge.headers]\n'a b' = '{SECRET}'", "setting judge.headers: a name is of letters, digits and hyphens"),
+    (f"[judge.headers]\na = '{SECRET}\u00e9'", "setting judge.headers: a value is of printable ASCII characters"),
+    ("[judge.headers.a]\nfile = 'x'\nvariable = 'X'", "setting judge.headers.a"),
+    ("[judge.extra_body]\nmax_tokens = 9", "setting judge.extra_body: max_tokens is set by judge.max_output_tokens"),
+    ("[judge.extra_body]\nstream = true", "setting judge.extra_body: stream is set by the judge"),
+    (
+        "[judge.prices.m]\ninput_usd = 1\noutput_usd = 1\ncached_usd = 2",
+        "setting judge.prices.m: cached_usd is above input_usd",
+    ),
 )
 
 
