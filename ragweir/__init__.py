@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ragweir.errors import ConfigurationError, MapError, PermanentError, RagweirError, Rejected
     from ragweir.metrics.metric import Metric
     from ragweir.schemas.evaluation import Evaluation
-    from ragweir.streams.analysis.blame.blaming import BlameReport
+    from ragweir.streams.analysis.blame.blame_report import BlameReport
     from ragweir.streams.analysis.compare.comparison import Comparison
     from ragweir.streams.analysis.dataset.building import Dataset
     from ragweir.streams.clients.publish import Publisher, feedback, publish

@@ -19,6 +19,7 @@ from ragweir.streams.settings import (
     SettingsGroup,
     Slo,
 )
+from ragweir.streams.settings.blame import Silence
 from ragweir.streams.settings.labels import Question
 from tools.reference.markdown import anchor, blocks, code, plain, table
 from tools.reference.records import field_meanings
@@ -31,6 +32,7 @@ NESTED: tuple[tuple[str, type[SettingsGroup]], ...] = (
     ("[judge.headers.NAME]", SecretSource),
     ("[output.otlp]", OtlpOutputSettings),
     ("[[labels.questions]]", Question),
+    ("[[blame.silenced]]", Silence),
 )
 """Tables within tables, by the TOML header that begins them."""
 

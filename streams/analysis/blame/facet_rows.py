@@ -33,11 +33,13 @@ from ragweir.streams.analysis.blame.facets import (
     event_facets,
     kind,
 )
+from ragweir.streams.analysis.blame.scope import BlameScope, without_answers
 from ragweir.streams.analysis.blame.value_codes import DROPPED, ValueCodes
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import Evaluated, EvaluationLine, read_evaluations
 from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD
 
+_EVERYTHING = BlameScope()
 _HOUR_S = 3600
 _CHANCES = 100
 """Number of classes of the probability of being judged, within which events are compared."""
@@ -57,12 +59,14 @@ class FacetRows(Evaluated):
     Args:
         criterion: the criterion by which answers are bad.
         codes: the numbers of values, which several files share.
+        scope: which evaluations count.
     """
 
     line: ClassVar[type[EvaluationLine]] = _FacetLine
 
-    def __init__(self, criterion: Criterion, codes: ValueCodes) -> None:
+    def __init__(self, criterion: Criterion, codes: ValueCodes, scope: BlameScope = _EVERYTHING) -> None:
         super().__init__((criterion,), ())
+        self._scope = scope
         self._value_codes = codes
         self._starts, self._lengths, self._carried = array("q"), array("i"), array("i")
         self._extra_rows, self._extra_values = array("i"), array("i")
@@ -72,6 +76,10 @@ class FacetRows(Evaluated):
         self._texts = array("q")
         self.with_events = False
         """True if an event of the evaluations was read."""
+
+    @override
+    def wants(self, line: Any) -> bool:
+        return self._scope.includes(line)
 
     @override
     def keep(self, row: int, line: Any) -> None:
@@ -111,6 +119,8 @@ class FacetRows(Evaluated):
         self.with_events = True
         if event.query is not None:
             self._texts[row] = _key(" ".join(event.query.split()).casefold())
+            if self._questions[row] == NONE:
+                self._questions[row] = self._texts[row]
         # Evaluations of earlier versions have no facets.
         derived = () if self._has_facets[row] else derived_facets(event)
         for name, value in chain(event_facets(event), derived):
@@ -137,7 +147,7 @@ class FacetRows(Evaluated):
             PermanentError: if there is none.
         """
         if not self.rows:
-            raise PermanentError(f"{name} holds no evaluation; `ragweir score --out` makes them")
+            raise PermanentError(without_answers(name, self._scope, self.first_s, self.last_s))
         return self
 
     def asked(self) -> NDArray[np.int64]:
@@ -171,13 +181,19 @@ class FacetRows(Evaluated):
         }
 
 
-def read_facet_rows(file: Path, criterion: Criterion, codes: ValueCodes, on_bytes: Callable[[int], None]) -> FacetRows:
+def read_facet_rows(
+    file: Path,
+    criterion: Criterion,
+    codes: ValueCodes,
+    on_bytes: Callable[[int], None],
+    scope: BlameScope = _EVERYTHING,
+) -> FacetRows:
     """Read a file of evaluations, as `ragweir score --out` writes it, in any format that is read.
 
     Raises:
-        PermanentError: if it cannot be read, or does not hold evaluations.
+        PermanentError: if it cannot be read, or does not hold evaluations that count.
     """
-    found = FacetRows(criterion, codes)
+    found = FacetRows(criterion, codes, scope)
     read_evaluations(file, found.add, on_bytes)
     return found.checked(str(file))
 

@@ -120,6 +120,8 @@ class Evaluated:
         self.rows: dict[str, int] = {}
         """The row of each event by its id."""
         self.times = array("d")
+        self.first_s, self.last_s = inf, -inf
+        """Times of the first and last event, with those that are left out."""
         self._judged = array("b")
         self.groups: list[Group] = []
         self._group_numbers: dict[Group, int] = {}
@@ -151,7 +153,9 @@ class Evaluated:
             ValueError: if it is none.
         """
         line = self._decode(value)
-        if (time_s := line.time.timestamp()) < since_s:
+        time_s = line.time.timestamp()
+        self.first_s, self.last_s = min(self.first_s, time_s), max(self.last_s, time_s)
+        if time_s < since_s or not self.wants(line):
             return
         # All that may raise comes first, so that a line that is none leaves no column longer than another.
         scores = self._values(line)
@@ -185,6 +189,10 @@ class Evaluated:
             _put(self.values[place], row, nan if score is None else score)
             _put(self.chances[place], row, chance)
         self.keep(row, line)
+
+    def wants(self, line: Any) -> bool:  # noqa: ARG002 - for subclasses
+        """Return whether an evaluation is read, which is a `line`; for subclasses."""
+        return True
 
     def keep(self, row: int, line: Any) -> None:
         """Keep further fields of the evaluation that counts for an event, which is a `line`; for subclasses."""

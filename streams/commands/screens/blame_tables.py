@@ -9,7 +9,7 @@ from itertools import zip_longest
 from rich.table import Table
 from rich.text import Text
 
-from ragweir.streams.analysis.blame.blaming import BlameReport, NamedCause
+from ragweir.streams.analysis.blame.blame_report import BlameReport, NamedCause
 from ragweir.streams.analysis.evidence.support_evidence import cut
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.runtime.text.terminal import Terminal, printable
@@ -35,17 +35,12 @@ class BlameScreen:
     def show(self) -> None:
         """Print the causes, their examples and the notes."""
         report, say = self.report, self.terminal.say
-        asked = report.criterion
-        bound = f"{printable(asked.metric)} {'below' if asked.higher_is_better else 'above'} {asked.threshold:g}"
-        say(
-            f"{report.bad:,} of {report.events:,} answers are bad: {bound},"
-            f" from {report.start:%Y-%m-%d %H:%M} to {report.end:%Y-%m-%d %H:%M} UTC"
-        )
+        say(printable(report.headline, None))
         if report.causes:
             self.terminal.print(self._causes())
-        elif report.enough and report.bad:
-            say(f"no value is {report.words} beyond what chance gives")
-        for cause in report.causes[:_EXAMPLES_OF]:
+        elif report.verdict:
+            say(report.verdict)
+        for cause in [each for each in report.causes if each.silence is None][:_EXAMPLES_OF]:
             self._examples(cause)
         for note in report.notes:
             say(printable(note, None), "dim")
@@ -65,6 +60,7 @@ class BlameScreen:
                 f"{own.excess_bad:,.0f}",
                 interval,
                 f"{own.p_adjusted:.1g}",
+                style="" if cause.silence is None else "dim",
             )
         if (more := len(self.report.causes) - _ROWS) > 0:
             table.caption = f"and {more:,} more; --json has them all"
@@ -76,6 +72,8 @@ class BlameScreen:
         if cause.also:
             others = ", ".join(f"{printable(facet)} {printable(value, _NAME)}" for facet, value in cause.also[:3])
             name += f" (the same answers: {others}{', ...' if len(cause.also) > 3 else ''})"
+        if cause.silence is not None:
+            name += f" (silenced until {cause.silence.until:%Y-%m-%d}: {printable(cause.silence.reason, _NAME)})"
         if cause.numbers.within is None:
             return name
         holder = self.report.causes[cause.numbers.within].title

@@ -2,18 +2,24 @@
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
-from ragweir.errors import ConfigurationError
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.analysis.blame.blaming import BlameReport, blame_criterion, blame_rows, new_codes
+from ragweir.streams.analysis.blame.blame_page import page
+from ragweir.streams.analysis.blame.blame_report import BlameReport
+from ragweir.streams.analysis.blame.blaming import blame_criterion, blame_rows, new_codes
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
+from ragweir.streams.analysis.blame.scope import blame_scope
+from ragweir.streams.analysis.blame.silences import Silences
 from ragweir.streams.analysis.blame.value_codes import DROPPED, LONGEST, MOST_FACETS, ValueCodes
 from ragweir.streams.analysis.labels.criteria import Criterion
+from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.services.shared.from_settings import known_catalogue
 from ragweir.streams.settings import Settings, from_groups
 
@@ -201,6 +207,111 @@ def test_hostile_values_are_values(value: str) -> None:
     assert set(cause.facets) == {"document", "labels.a\x1bb"}
     assert all(len(each) <= LONGEST for each in cause.facets.values())
     assert orjson.loads(orjson.dumps(report.data()))["causes"][0]["bad"] == 30
+
+
+def test_the_same_words_are_one_question_where_no_id_says_so() -> None:
+    """Sixty bad answers to one question are one observation, whatever its case and spaces are."""
+    codes = new_codes(Settings())
+    rows = rows_of(incident(document_ids=["d77"]), codes)
+    for n in range(60):
+        asked = ("Who was  Ada?", "who WAS Ada?\n")[n % 2]
+        rows.add_event(Interaction(event_id=f"e{1_000 + n}", query=asked, response=f"Zoe {n}."))
+    assert [each.facets for each in blame_rows(RISK, rows, codes).causes] == []
+
+
+SILENCE = {"facets": {"document": "d77"}, "reason": "ticket 12", "until": "2026-12-01T00:00:00Z"}
+
+
+def silenced(silence: dict[str, Any], at: datetime, **fields: Any) -> BlameReport:
+    codes = new_codes(Settings())
+    own = from_groups({"blame": {"silenced": [SILENCE | silence]}}).blame.silenced
+    rows = rows_of(incident(**{"document_ids": ["d77"]} | fields), codes)
+    return blame_rows(RISK, rows, codes, silences=Silences(own, at))
+
+
+IN_TIME, AFTER = datetime(2026, 11, 30, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("silence", "at", "is_silenced"),
+    [
+        ({}, IN_TIME, True),
+        ({}, AFTER, False),
+        ({"metric": "unsupported_risk"}, IN_TIME, True),
+        ({"metric": "context_support"}, IN_TIME, False),
+        ({"facets": {"document": "d78"}}, IN_TIME, False),
+        ({"facets": {"document": "d77", "tenant": "acme"}}, IN_TIME, False),
+    ],
+)
+def test_a_silenced_cause_is_shown_with_its_reason_and_is_no_failure_until_the_end(
+    silence: dict[str, Any], at: datetime, is_silenced: bool
+) -> None:
+    report = silenced(silence, at)
+    (data,) = report.data()["causes"]
+    assert len(report.failures(20)) == (not is_silenced)
+    assert ("silenced" in data) == is_silenced
+    if is_silenced:
+        assert data["silenced"] == {"reason": "ticket 12", "until": AFTER}
+        assert report.verdict == "1 cause worse than the rest, 1 of them silenced"
+    ended = [note for note in report.notes if "silence of document d77 ended on 2026-12-01" in note]
+    assert len(ended) == (at == AFTER)
+
+
+def test_a_cause_with_further_values_is_silenced_by_some_of_them() -> None:
+    report = silenced({"facets": {"model": "m2"}}, IN_TIME, model="m2", pipeline_version="v2")
+    assert set(report.causes[0].facets) == {"model", "pipeline_version"}
+    assert report.failures(20) == []
+
+
+def test_the_page_shows_bad_and_good_answers_side_by_side_without_their_markup() -> None:
+    report = silenced({"facets": {"document": "<b>"}}, IN_TIME, document_ids=["<b>"])
+    bad, good = report.causes[0].bad_examples[0], report.causes[0].good_examples[0]
+    texts = {bad: EventTexts("<i>Who?</i>", "Zoe\u202e.", None), good: EventTexts("Who?", "Ada.", None)}
+    shown = page(report, texts)
+    assert f"<td><b>{bad}</b>&lt;i&gt;Who?&lt;/i&gt;\n\nZoe\\u202e.</td><td><b>{good}</b>Who?\n\nAda.</td>" in shown
+    assert "document &lt;b&gt;" in shown
+    assert "silenced until 2026-12-01 00:00 UTC: ticket 12" in shown
+    assert not {"<i>", "document <b>", "<script"} & {
+        each for each in ("<i>", "document <b>", "<script") if each in shown
+    }
+
+
+def test_the_page_of_too_little_data_says_so() -> None:
+    shown = page(blamed([evaluation(n, bad=n % 2 == 0) for n in range(15)]), {})
+    assert "too little data" in shown
+    assert "<svg" not in shown
+
+
+def test_only_answers_of_the_range_and_of_the_slo_count() -> None:
+    slo = {"name": "grounded", "metric": "unsupported_risk", "at_most": 0.5, "objective": 0.9,
+           "dimensions": {"tenant": "acme"}}  # fmt: skip
+    effective = from_groups({"slo": [slo]})
+    start, end = datetime(2026, 11, 20, 1, tzinfo=UTC), datetime(2026, 11, 20, 3, tzinfo=UTC)
+    assert blame_criterion("grounded", None, effective, CATALOGUE) == RISK
+    for scope, expected in (
+        (blame_scope("unsupported_risk", effective), 660),
+        (blame_scope("unsupported_risk", effective, start, end), 220),
+        (blame_scope("grounded", effective), 60),
+        (blame_scope("grounded", effective, start, end), 20),
+    ):
+        rows = FacetRows(RISK, new_codes(effective), scope)
+        for each in incident(tenant="acme"):
+            rows.add(orjson.dumps(each))
+        assert len(rows.checked("a.jsonl")) == expected
+
+
+def test_a_range_without_events_says_when_they_are() -> None:
+    nothing = blame_scope("unsupported_risk", Settings(), start=datetime(2026, 11, 21, tzinfo=UTC))
+    rows = FacetRows(RISK, new_codes(Settings()), nothing)
+    for each in incident():
+        rows.add(orjson.dumps(each))
+    said = (
+        "holds no answer from 2026-11-21T00:00:00Z; its answers are from 2026-11-20T00:00:00Z to 2026-11-20T05:00:00Z"
+    )
+    with pytest.raises(PermanentError, match=said):
+        rows.checked("a.jsonl")
+    with pytest.raises(ConfigurationError, match="is empty"):
+        blame_scope("unsupported_risk", Settings(), AFTER, IN_TIME)
 
 
 def test_ten_thousand_documents_of_an_event_are_cut() -> None:

@@ -64,6 +64,35 @@ def test_the_json_and_python_are_the_same(folder: Path) -> None:
     assert ragweir.blame("unsupported_risk", folder / "scores.jsonl", against=folder / "scores.jsonl").causes == ()
 
 
+def test_the_range_the_silence_and_the_page(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("blame", "grounded", folder / "scores.jsonl", "--fail-on", 1)
+    slo = '[[slo]]\nname = "grounded"\nmetric = "unsupported_risk"\nat_most = 0.7\nobjective = 0.9\n'
+    silence = f'[[blame.silenced]]\nreason = "ticket 12"\nfacets = {{ document = {orjson.dumps(EVIL).decode()} }}\n'
+    Path("ragweir.toml").write_text(slo + silence + "until = 2099-01-01T00:00:00Z\n")
+    span = ("--from", "2026-11-20T10:00:00Z", "--to", "2026-11-20T10:00:01Z")
+    status, shown, said = run(*words, *span)
+    assert status == 0, said
+    assert "silenced until 2099-01-01: ticket 12" in shown
+    status, _, said = run(*words[:3], *span, "--events", folder / "events.jsonl", "--html", "blame.html")
+    assert status == 0, said
+    html = Path("blame.html").read_text()
+    assert "<b>Ninety purple elephants dance." not in html
+    assert "Ninety purple elephants dance.</td><td>" in html
+    assert not any(each in html for each in ("\x1b", "\u202e", "<script"))
+    status, _, said = run(*words, "--to", "2026-11-20T10:00:00Z")
+    assert status == 1
+    assert "holds no answer to 2026-11-20T10:00:00Z; its answers are from 2026-11-20T10:00:00Z" in said
+    assert run(*words, "--from", "24h", "--to", "48h")[0] != 0
+    with_python = ragweir.blame(
+        "unsupported_risk", folder / "scores.jsonl", start="2026-11-20T10:00:00Z", settings="ragweir.toml"
+    )
+    assert [each.silence.reason for each in with_python.causes if each.silence] == ["ticket 12"]
+    Path("ragweir.toml").write_text(slo + silence)
+    status, _, said = run(*words)
+    assert (status, "until" in said) == (1, True)
+
+
 def test_against_a_file_it_is_worse_than_before(folder: Path) -> None:
     good = [{**each, "response": "Two years."} for each in events()]
     (folder / "before.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in good))
