@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
@@ -32,26 +31,20 @@ def answer_path(event_id: str, query: str = "") -> str:
     return f"/answers/{own}" + (f"?{query}" if query else "")
 
 
-def bad_answers_path(slo: Slo, start: str, end: str) -> str:
-    """Return the path of the list of an SLO's bad answers of some time, worst first.
+def cause_path(slo: Slo, start: str, end: str) -> str:
+    """Return the path of the page of causes of an SLO's bad answers of some time.
 
     Args:
         slo: the SLO.
         start: time of the first answer, or a template that gives it.
         end: time after the last answer, or a template.
 
-    >>> slo = Slo(name="supported", metric="context_support", at_least=0.5, objective=0.95)
-    >>> bad_answers_path(slo, "1", "2")
-    '/answers?slo=supported&sort=context_support&order=asc&from=1&to=2'
+    >>> cause_path(Slo(name="supported", metric="context_support", at_least=0.5, objective=0.95), "1", "2")
+    '/cause?slo=supported&from=1&to=2'
     """
-    worst = "asc" if slo.at_least is not None else "desc"
-    return f"/answers?{_query({'slo': slo.name, 'sort': slo.metric, 'order': worst})}&from={start}&to={end}"
+    return f"/cause?{urlencode({'slo': slo.name})}&from={start}&to={end}"
 
 
-def bad_answers(public_url: str, slo: Slo, start: datetime, end: datetime) -> str:
-    """Return the address of the list of an SLO's bad answers of some time, worst first."""
-    return public_url + bad_answers_path(slo, *(f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for time in (start, end)))
-
-
-def _query(parameters: Mapping[str, str]) -> str:
-    return urlencode(parameters, errors="surrogatepass")
+def causes_address(public_url: str, slo: Slo, start: datetime, end: datetime) -> str:
+    """Return the address of the page of causes of an SLO's bad answers of some time."""
+    return public_url + cause_path(slo, *(f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for time in (start, end)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,11 @@ _MAX_CLOCK_ERROR = timedelta(days=1)
 
 ShowProgress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows the progress of a task, from its name and its total, for the length of a `with` block."""
+
+
+def unseen(_: str, __: int) -> AbstractContextManager[OnProgress]:
+    """Show no progress."""
+    return nullcontext(lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)

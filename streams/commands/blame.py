@@ -8,11 +8,11 @@ from typing import Annotated
 import orjson
 import typer
 
+from ragweir.streams.analysis.blame.answer_scope import BlameScope, blame_scope
 from ragweir.streams.analysis.blame.blame_page import page
 from ragweir.streams.analysis.blame.blame_report import REST
 from ragweir.streams.analysis.blame.blaming import blame_criterion, blame_rows, new_codes
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, read_facet_rows
-from ragweir.streams.analysis.blame.scope import BlameScope, blame_scope
 from ragweir.streams.analysis.blame.silences import Silences
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.commands.app import FAILURE, app, err, out, settings

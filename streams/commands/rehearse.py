@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.streams.analysis.console_links import bad_answers
+from ragweir.streams.analysis.console_links import causes_address
 from ragweir.streams.analysis.evaluation_source import EvaluationSource
 from ragweir.streams.analysis.slo.alert_rules import rules, written
 from ragweir.streams.analysis.slo.burns import BURNS, duration
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.history_tests import history_tests
 from ragweir.streams.analysis.slo.linked_rules import link_rules, link_tests
+from ragweir.streams.analysis.slo.page_causes import with_causes
 from ragweir.streams.analysis.slo.rehearsal import (
     AlertRehearsal,
     Firing,
@@ -136,6 +138,8 @@ def rehearsal(
     burns slowly. An SLO is written `"NAME: METRIC >= NUMBER for SHARE%"`, or with `<=`, and optionally ends with
     `where tenant=acme and labels.region=eu`. The exit status is 0 whether or not an alert fired.
 
+    Of the first pages `ragweir blame` names the causes, among the events since the start of the long window.
+
     `ragweir slo rehearse --from 7d --slo "relevant: context_support >= 0.5 for 95%" --by tenant --picture past.html`
 
     Events are counted by event time, with counters that begin at the first event. Live counters count by the time of
@@ -150,7 +154,10 @@ def rehearsal(
         raise typer.BadParameter(f"--from {since} is not before --to {until}")
     slos = _candidates(effective, slo or ())
     counting = SloCounter(slos, dimensions_of(effective, by), effective.windows, aggregator(effective))
-    found = _read(counting, EvaluationSource.named(effective, source), start, end)
+    evaluations = EvaluationSource.named(effective, source)
+    found = _read(counting, evaluations, start, end)
+    with Bars() as bars:
+        found = with_causes(found, effective, slos, partial(evaluations.values, bars.shown), now)
     _report(found, effective)
     judged = aggregator(effective).suites
     if json_file:
@@ -258,7 +265,7 @@ def _alerts(found: Rehearsal, effective: Settings) -> None:
         own, _, firing = each
         # The console knows the SLOs of the settings.
         if (url := effective.console.public_url) and own in effective.slo:
-            out.say(f"  In the console: {bad_answers(url, own, firing.start, firing.end)}")
+            out.say(f"  In the console: {causes_address(url, own, firing.start, firing.end)}")
     if len(firings) > _ROWS:
         out.say(f"\nand {len(firings) - _ROWS} more; --json has them all.")
     out.print()
@@ -292,9 +299,20 @@ def _fired(slo: Slo, alert: AlertRehearsal, firing: Firing) -> None:
         for each in firing.concentrated[:_VALUES]
     ]
     out.say("  On " + ", ".join(named) + "." if named else "  On no value of a dimension more than on the others.")
+    if firing.causes is not None:
+        _blamed(firing.causes)
     out.say(
         "  Such as " + ", ".join(f"{printable(each.event_id)} ({each.score:.3g})" for each in firing.examples) + "."
     )
+
+
+def _blamed(causes: Mapping[str, Any]) -> None:
+    """Print blame's answer for a page."""
+    sentences = causes["sentences"]
+    for sentence in sentences[:_VALUES]:
+        out.say(f"  Blame: {printable(sentence, None)}.")
+    if not sentences:
+        out.say(f"  Blame: {'no value is worse than the rest' if causes['enough'] else 'too little data'}.")
 
 
 def _stayed_quiet(slo: Slo, alert: AlertRehearsal) -> None:

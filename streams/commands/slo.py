@@ -47,7 +47,7 @@ def rules(
 
     `ragweir slo rules > rules/slo.yml` writes the rules, and `ragweir slo rules --tests ../rules/slo.yml >
     tests/slo.yml` the tests that `promtool test rules tests/slo.yml` runs. With `console.public_url` each alert
-    has a link to its bad answers in the console, worst first, as the annotation `console_url`.
+    has a link to the causes of its bad answers in the console, as the annotation `console_url`.
     """
     effective = settings()
     if not effective.slo:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragweir.schemas.label import Label
+from ragweir.streams.analysis.blame.blame_question import BlameQuestion
+from ragweir.streams.analysis.blame.blame_report import BlameReport
 from ragweir.streams.analysis.dead_letters.letters import Letter
 from ragweir.streams.analysis.evaluation_lookup import EvaluationLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
@@ -29,6 +31,8 @@ class ConsoleContent:
     """Reads the labels of an event that hold now."""
     agreement: Callable[[], LabelReport]
     """Computes the agreement of metrics with the labels of people."""
+    causes: Callable[[BlameQuestion], BlameReport]
+    """Computes the causes of bad answers, which may take long."""
     agreement_command: str
     """The command that prints the same."""
     seen: SeenAnswers

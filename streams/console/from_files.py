@@ -5,12 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
 from ragweir.schemas.label import Label
+from ragweir.streams.analysis.blame.blame_question import BlameQuestion, causes_of
+from ragweir.streams.analysis.blame.blame_report import BlameReport
 from ragweir.streams.analysis.evaluation_lookup import FileLookup
+from ragweir.streams.analysis.evaluation_source import EvaluationSource, unseen
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.criteria import criteria
@@ -22,6 +27,7 @@ from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.load import LoadedFiles, load_evaluations, load_labels
 from ragweir.streams.console.store.writer import StoreWriter
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.aggregate.objectives import Objective
 from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Settings
@@ -67,10 +73,18 @@ def content_of_files(
                 texts,
                 labels=people.labels_of,
                 agreement=people.agreement,
+                causes=partial(_causes, settings, files),
                 agreement_command=people.command,
                 seen=seen,
                 notes=tuple(_notes(loaded)),
             )
+
+
+def _causes(settings: Settings, files: Sequence[Path], question: BlameQuestion) -> BlameReport:
+    sources = (EvaluationSource(settings, str(file), file, "") for file in files)
+    evaluations = chain.from_iterable(each.values(unseen) for each in sources)
+    name = str(files[0]) if len(files) == 1 else "the files"
+    return causes_of(settings, question, evaluations, name, machine.now())
 
 
 class _People:

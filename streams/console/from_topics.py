@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 from ragweir.schemas.label import WITHDRAWN
+from ragweir.streams.analysis.blame.blame_question import BlameQuestion, causes_of
+from ragweir.streams.analysis.blame.blame_report import BlameReport
 from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.analysis.evaluation_lookup import TopicLookup
+from ragweir.streams.analysis.evaluation_source import EvaluationSource, unseen
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.criteria import criteria
@@ -17,6 +21,7 @@ from ragweir.streams.console.request_counts import CountedFetcher, RequestCounts
 from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.topic_projection import FILE
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.aggregate.objectives import Objective
 from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Settings
@@ -54,7 +59,13 @@ def content_of_topics(settings: Settings, counts: RequestCounts | None = None) -
             texts,
             labels=lambda event_id: [each for each in store.labels_of(event_id) if each.value != WITHDRAWN],
             agreement=lambda: report(store.people_labels(), asked),
+            causes=partial(_causes, settings),
             agreement_command="ragweir labels report",
             seen=seen,
             letter=lambda at: read_letter(found) if (found := fetcher.fetch(letters, *at)) else None,
         )
+
+
+def _causes(settings: Settings, question: BlameQuestion) -> BlameReport:
+    source = EvaluationSource.named(settings, "live")
+    return causes_of(settings, question, source.values(unseen, question.start), source.topic, machine.now())

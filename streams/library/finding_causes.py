@@ -20,9 +20,9 @@ from ragweir.streams.services.shared.from_settings import known_catalogue
 from ragweir.streams.settings.time_arguments import time_argument
 
 if TYPE_CHECKING:
+    from ragweir.streams.analysis.blame.answer_scope import BlameScope
     from ragweir.streams.analysis.blame.blame_report import BlameReport
     from ragweir.streams.analysis.blame.facet_rows import FacetRows
-    from ragweir.streams.analysis.blame.scope import BlameScope
     from ragweir.streams.settings import Settings
 
 EvaluationsArgument = str | os.PathLike[str] | Iterable[Evaluation | Rejected]
@@ -71,6 +71,7 @@ def blame(
         ConfigurationError: if there is no such metric, no threshold follows from it, or the map or a setting is wrong.
         TypeError: if an argument is something else.
     """
+    from ragweir.streams.analysis.blame.answer_scope import blame_scope  # noqa: PLC0415
     from ragweir.streams.analysis.blame.blame_report import REST  # noqa: PLC0415 - they import NumPy
     from ragweir.streams.analysis.blame.blaming import (  # noqa: PLC0415 - they import NumPy
         blame_criterion,
@@ -78,7 +79,6 @@ def blame(
         new_codes,
     )
     from ragweir.streams.analysis.blame.facet_rows import FacetRows, read_facet_rows  # noqa: PLC0415
-    from ragweir.streams.analysis.blame.scope import blame_scope  # noqa: PLC0415
     from ragweir.streams.analysis.blame.silences import Silences  # noqa: PLC0415
 
     effective = settings_of(settings)

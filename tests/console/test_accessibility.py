@@ -22,6 +22,8 @@ PAGES = (
     "/answers/returns-window-v2-1?sort=unsupported_risk",
     "/answers/arabic",
     "/answers/none",
+    "/cause?metric=unsupported_risk",
+    "/cause?metric=nothing",
     "/review",
     "/agreement",
     "/compare",

@@ -69,6 +69,37 @@ def test_the_link_of_an_alert_leads_to_the_evidence_about_the_worst_answer(tmp_p
         assert heard.reports == []
 
 
+def test_the_link_of_an_alert_leads_over_a_document_to_its_bad_answers(tmp_path: Path) -> None:
+    """From the page of causes, of whose documents one has all the bad answers, to the evidence about one of them."""
+    wrong = "Nothing of this is anywhere. It costs 99 dollars on Mars."
+    events = [
+        {
+            **EVENTS[n % 30],
+            "event_id": f"e{n}",
+            "query": f"Query {n}?",
+            "response": wrong if n % 6 == 0 and n % 4 != 2 else "Passage.",
+            "contexts": [{"document_id": "d7" if n % 6 == 0 else f"d{n % 5}", "text": "Passage."}],
+        }
+        for n in range(240)
+    ]
+    with console(tmp_path, events) as place, chromium() as browser, looking(browser, place) as (page, heard):
+        log_in(page, place)
+        times = "from=2026-11-21T10:00:00Z&amp;to=2026-11-21T11:00:00Z"
+        link = f"<a href='{place.address}/cause?metric=unsupported_risk&amp;{times}'>alert</a>"
+        page.route("http://alerts.example/", lambda route: route.fulfill(body=link, content_type="text/html"))
+        page.goto("http://alerts.example/")
+        heard.reports.clear()
+        page.click("a")
+        page.get_by_role("heading", name="document d7").wait_for()
+        assert "1 cause worse than the rest" in page.inner_text("main")
+        page.click("text=Its bad answers, worst first")
+        page.get_by_role("heading", name="20 answers").wait_for()
+        page.click("[data-row] >> nth=0")
+        page.get_by_text("lack support").first.wait_for()
+        assert "It costs 99 dollars on Mars." in page.inner_text("main")
+        assert heard.reports == []
+
+
 def test_a_list_is_filtered_and_what_it_shows_is_downloaded(tmp_path: Path) -> None:
     with console(tmp_path, EVENTS) as place, chromium() as browser, looking(browser, place) as (page, heard):
         log_in(page, place, to="/answers")

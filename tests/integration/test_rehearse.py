@@ -490,7 +490,7 @@ def test_alerts_of_the_settings_have_links_to_the_console(tmp_path: Path) -> Non
     own = ("--config", tmp_path / "own.toml", "slo", "rehearse", events)
     done = ragweir(*own, "--write", tmp_path / "rules").stdout.decode()
     fired = re.findall(r"(?:page|ticket) for relevant: ([\d-]+) ([\d:]+)", done)
-    path = r"https://ragweir\.example\.org/answers\?slo=relevant&sort=context_support&order=asc&from=([\d-]+)T([\d:]+):\d\dZ"
+    path = r"https://ragweir\.example\.org/cause\?slo=relevant&from=([\d-]+)T([\d:]+):\d\dZ"
     assert fired
     assert re.findall(f"In the console: {path}&to=", done) == fired
     assert "console_url" in (tmp_path / "rules" / "slo.yml").read_text()

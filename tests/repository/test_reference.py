@@ -31,6 +31,7 @@ from ragweir.streams.settings import (
     SettingsGroup,
     Slo,
 )
+from ragweir.streams.settings.blame import Silence
 from ragweir.streams.settings.labels import Question
 from tools import reference
 from tools.reference import acls
@@ -50,7 +51,7 @@ def settings() -> Rows:
     rows = [
         (f"{name}.{each}", meaning) for name, group in GROUPS.items() for each, meaning in field_meanings(group).items()
     ]
-    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, SecretSource, OtlpOutputSettings, Question]
+    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, SecretSource, OtlpOutputSettings, Question, Silence]
     rows += [
         (group.model_fields[each].alias or each, meaning)
         for group in nested

@@ -21,6 +21,7 @@ from ragweir.errors import PermanentError
 from ragweir.metrics.cause.coded_facets import FACETS
 from ragweir.metrics.cause.servings import NONE, Servings
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.analysis.blame.answer_scope import BlameScope, without_answers
 from ragweir.streams.analysis.blame.facets import (
     CHUNK,
     DOCUMENT,
@@ -33,7 +34,6 @@ from ragweir.streams.analysis.blame.facets import (
     event_facets,
     kind,
 )
-from ragweir.streams.analysis.blame.scope import BlameScope, without_answers
 from ragweir.streams.analysis.blame.value_codes import DROPPED, ValueCodes
 from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import Evaluated, EvaluationLine, read_evaluations

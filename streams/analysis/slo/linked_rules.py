@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ragweir.streams.analysis.console_links import bad_answers_path
+from ragweir.streams.analysis.console_links import cause_path
 from ragweir.streams.analysis.slo.burns import BURNS, MINUTE_SECONDS, Burn
 from ragweir.streams.settings import Slo
 
@@ -17,7 +17,7 @@ _TIME = '{{{{ with query "time() - {seconds:.0f}" }}}}{{{{ . | first | value | p
 
 
 def link_rules(content: dict[str, Any], slos: Sequence[Slo], public_url: str | None, scale: float = 1.0) -> None:
-    """Add links to the alerts of rules: to the bad answers of the long window, worst first.
+    """Add links to the alerts of rules: to the causes of the bad answers of the long window.
 
     Args:
         content: the rules, as `alert_rules.rules` makes them.
@@ -58,7 +58,7 @@ def _link(
     by_name = {slo.name: slo for slo in slos}
     for alert, name, texts, now_s in alerts if public_url else ():
         ago_s = _long_s(_BURNS[alert], scale)
-        path = bad_answers_path(by_name[name], time(ago_s, now_s), time(0, now_s))
+        path = cause_path(by_name[name], time(ago_s, now_s), time(0, now_s))
         texts["console_url"] = f"{public_url}{path}"
 
 

@@ -7,9 +7,10 @@ they happened, and evaluates between scrapes: its result differs by about a minu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,8 @@ class Firing:
     """By descending excess."""
     examples: tuple[Example, ...]
     """The worst events, the worst first."""
+    causes: Mapping[str, Any] | None = None
+    """The causes of its bad events, as `ragweir blame --json` prints them, with a sentence on each; None of tickets."""
 
     @property
     def lasted(self) -> timedelta:

@@ -171,7 +171,7 @@ class AlertDrill:
                 self._say("", alert.description)
                 if alert.console_url:
                     # A line of its own, which no table cuts.
-                    self._terminal.say(f"its bad answers: {alert.console_url}")
+                    self._terminal.say(f"its causes: {alert.console_url}")
                 self._moment(f"{alert.severity} fires")
             else:
                 self._say("RESOLVED", f"{alert.alert} ({alert.severity}), {took} good answer")

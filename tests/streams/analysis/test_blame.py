@@ -11,11 +11,11 @@ import pytest
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.analysis.blame.answer_scope import blame_scope
 from ragweir.streams.analysis.blame.blame_page import page
 from ragweir.streams.analysis.blame.blame_report import BlameReport
 from ragweir.streams.analysis.blame.blaming import blame_criterion, blame_rows, new_codes
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
-from ragweir.streams.analysis.blame.scope import blame_scope
 from ragweir.streams.analysis.blame.silences import Silences
 from ragweir.streams.analysis.blame.value_codes import DROPPED, LONGEST, MOST_FACETS, ValueCodes
 from ragweir.streams.analysis.labels.criteria import Criterion
