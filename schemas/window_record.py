@@ -6,7 +6,7 @@ quarter of the time that the model takes: texts are not read as numbers, nor num
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Digits = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
 _Sum = float | _Digits
 _Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Record = TypeVar("_Record")
 
 
 class HistogramRecord(msgspec.Struct, frozen=True, gc=False):
@@ -104,7 +105,40 @@ class WindowRecord(msgspec.Struct, frozen=True, gc=False):
     closed: bool | None = None
 
 
+class MetricSums(msgspec.Struct, frozen=True, gc=False):
+    """The sums of a metric."""
+
+    count: _Count
+    sum: _Sum
+    sum_squares: _Sum
+
+
+class EstimatedSums(msgspec.Struct, frozen=True, gc=False):
+    """The sums of a judged metric."""
+
+    suite: str
+    weight: _Sum
+    weighted_sum: _Sum
+
+
+class LeastChance(msgspec.Struct, frozen=True, gc=False):
+    """The lowest probability above 0 with which a suite selected."""
+
+    least: _Probability = 1.0
+
+
+class WindowSumsRecord(msgspec.Struct, frozen=True, gc=False):
+    """The sums of `WindowRecord` alone, without histograms and categories: a fifth of its time."""
+
+    window: str
+    dimensions: dict[str, str]
+    metrics: dict[str, MetricSums] = {}
+    chances: dict[str, LeastChance] = {}
+    estimates: dict[str, EstimatedSums] = {}
+
+
 _DECODER = msgspec.json.Decoder(WindowRecord)
+_SUMS_DECODER = msgspec.json.Decoder(WindowSumsRecord)
 
 
 def parse_window(value: bytes) -> WindowRecord:
@@ -117,7 +151,20 @@ def parse_window(value: bytes) -> WindowRecord:
     Raises:
         ValueError: if it is none, with a reason that quotes nothing of it.
     """
+    return _decoded(_DECODER, value)
+
+
+def parse_window_sums(value: bytes) -> WindowSumsRecord:
+    """Parse the sums of the record of a window.
+
+    Raises:
+        ValueError: as `parse_window`.
+    """
+    return _decoded(_SUMS_DECODER, value)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Record], value: bytes) -> _Record:
     try:
-        return _DECODER.decode(value)
+        return decoder.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"no record of a window: {error}") from None

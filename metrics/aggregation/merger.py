@@ -212,7 +212,7 @@ class WindowMerger:
             by size, the last window that closed now and is not empty, or the shown one if it was revised; a size with
             neither is absent.
         """
-        horizon = self._horizon(now_s)
+        horizon = self.closed_until(now_s)
         due = self._due(horizon, now_s)
         last = {size: self._last(size, due, horizon) for size in self._seconds}
         touched = {place for start in due for place in self._merge(start, last)}
@@ -222,8 +222,12 @@ class WindowMerger:
             self.fates["late"] += len(base.fresh) if base.merged else 0
         return {size: window for size, window in closed.items() if window is not None}
 
-    def _horizon(self, now_s: float) -> float:
-        """Return the time by which windows must end to be closed."""
+    def closed_until(self, now_s: float) -> float:
+        """Return the time by which windows must end to be closed, epoch seconds; -inf if no window can be closed.
+
+        Args:
+            now_s: the clock, epoch seconds, for the case that all partitions are idle.
+        """
         watermarks = (
             -inf if progress.watermark is None else progress.watermark.timestamp()
             for progress in self._progress.values()

@@ -48,7 +48,7 @@ class Baseline(NamedTuple):
     """The mean of the values before a shift, scaled to 0 to 1."""
 
     mean: float
-    means: Floats
+    means: tuple[float, ...]
     """The mean of each hour of the day (UTC)."""
     tolerance: float
     """The largest difference of means that is no shift."""
@@ -84,7 +84,7 @@ def baseline(days: Sums, series: int, named: Sums | None = None) -> Baseline | N
     deviation = sqrt(max(0.0, squares / count - mean * mean))
     apart = stdev((spread.totals.sum(axis=1) / spread.counts.sum(axis=1)).tolist()) * sqrt(1 + 1 / number)
     quantile = t_quantile(1 / (_SIDES * _YEAR * series), len(spread.counts) - 1)
-    return Baseline(mean, means, max(LEAST_SHIFT * deviation, quantile * apart), number)
+    return Baseline(mean, tuple(means.tolist()), max(LEAST_SHIFT * deviation, quantile * apart), number)
 
 
 def _with_events(days: Sums) -> Sums:

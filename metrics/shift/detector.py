@@ -48,13 +48,6 @@ class ShiftEvidence(NamedTuple):
     log_up: Floats
     """Logarithm of the mean M of the rates, for a higher mean."""
     log_down: Floats
-    first: int
-    """Position among all windows of the first one of the most probable shift, seen from the last one."""
-
-    @property
-    def log_both(self) -> Floats:
-        """Logarithm of the mean M of both directions."""
-        return np.logaddexp(self.log_up, self.log_down) - log(2)
 
     def relative(self, threshold: float) -> Floats:
         """Return the logarithms of M by that of a threshold: 1 or more is an alarm up, -1 or less one down.
@@ -62,6 +55,11 @@ class ShiftEvidence(NamedTuple):
         M below 1, which is no evidence, gives 0.
         """
         return np.clip(self.log_both, 0, None) / log(threshold) * np.where(self.log_up >= self.log_down, 1, -1)
+
+    @property
+    def log_both(self) -> Floats:
+        """Logarithm of the mean M of both directions."""
+        return np.logaddexp(self.log_up, self.log_down) - log(2)
 
 
 class ShiftDetector:
@@ -75,8 +73,9 @@ class ShiftDetector:
     >>> minutes = np.full(120, 60.0)  # A value a second; after an hour the mean is 0.55 instead of 0.6.
     >>> means = np.repeat([0.6, 0.55], 60)
     >>> sums = Sums(minutes, minutes * means, minutes * (means**2 + 0.01))
-    >>> found = ShiftDetector(Baseline(0.6, np.full(24, 0.6), 0.02, 14)).extend(sums, np.arange(120) // 60)
-    >>> int(np.argmax(found.relative(one_a_year(60, series=38)) <= -1)) - 60, found.first
+    >>> detector = ShiftDetector(Baseline(0.6, (0.6,) * 24, 0.02, 14))
+    >>> found = detector.extend(sums, np.arange(120) // 60)
+    >>> int(np.argmax(found.relative(one_a_year(60, series=38)) <= -1)) - 60, detector.first
     (14, 60)
     """
 
@@ -106,7 +105,7 @@ class ShiftDetector:
         windows = np.flatnonzero(sums.counts > 0)
         passed, self._passed = self._passed, self._passed + len(sums.counts)
         if not len(windows):
-            return ShiftEvidence(windows, np.empty(0), np.empty(0), self._best(self._product + self._starts))
+            return ShiftEvidence(windows, np.empty(0), np.empty(0))
         values = _log_e_values(Sums(*(part[windows] for part in sums)), hours[windows], self._known)
         products = np.cumsum(np.concatenate([self._product[None], values]), axis=0)
         before, products = products[:-1], products[1:]
@@ -116,12 +115,19 @@ class ShiftDetector:
         self._first = np.where(lower, windows[before.argmin(axis=0)] + passed, self._first)
         self._lowest = np.where(lower, lowest, self._lowest)
         self._product, self._starts = products[-1], starts[-1]
-        detectors = products + starts
-        up, down = (np.logaddexp.reduce(detectors[:, side], axis=1) - log(len(RATES)) for side in _DIRECTIONS)
-        return ShiftEvidence(windows, up, down, self._best(detectors[-1]))
+        return ShiftEvidence(windows, *_log_means(products + starts))
 
-    def _best(self, detectors: Floats) -> int:
-        return int(self._first.ravel()[int(detectors.argmax())])
+    @property
+    def first(self) -> int:
+        """Position among all windows of the first one of the most probable shift, seen from the last window."""
+        return int(self._first.ravel()[int((self._product + self._starts).argmax())])
+
+    def relative(self, threshold: float) -> float:
+        """Return `ShiftEvidence.relative` after the last window; 0 if none has events."""
+        if not np.isfinite(self._starts).all():
+            return 0.0
+        up, down = _log_means((self._product + self._starts)[None])
+        return float(ShiftEvidence(np.zeros(1, dtype=np.intp), up, down).relative(threshold)[0])
 
 
 def one_a_year(window_s: float, series: int) -> float:
@@ -137,10 +143,16 @@ def _log_e_values(sums: Sums, hours: Hours, known: Baseline) -> Floats:
     """Return log L of each window, direction and rate, against a mean further from its baseline than the tolerance."""
     psi = -np.log1p(-RATES) - RATES
     found = []
-    for side, means in ((sums, known.means), (sums.mirrored(), 1 - known.means)):
+    for side, means in ((sums, np.array(known.means)), (sums.mirrored(), 1 - np.array(known.means))):
         unit = max(float(means.max()), _LEAST_UNIT)
         centres = means[hours]
         above = (side.totals - side.counts * (centres + known.tolerance)) / unit
         apart = (side.squares - 2 * centres * side.totals + side.counts * centres**2) / unit**2
         found.append(RATES * above[:, None] - psi * apart[:, None])
     return np.stack(found, axis=1)
+
+
+def _log_means(detectors: Floats) -> tuple[Floats, Floats]:
+    """Return the logarithms of the mean M over the rates, up and down, of each window."""
+    up, down = (np.logaddexp.reduce(detectors[:, side], axis=1) - log(len(RATES)) for side in _DIRECTIONS)
+    return up, down

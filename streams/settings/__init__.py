@@ -50,6 +50,7 @@ from ragweir.streams.settings.routing import (
     RoutingSettings,
     Rule,
 )
+from ragweir.streams.settings.shift import ShiftSettings
 from ragweir.streams.settings.telemetry import TelemetrySettings
 from ragweir.streams.settings.windows import Slo, WindowSettings, check_dimensions
 
@@ -81,6 +82,7 @@ __all__ = [
     "SecretSource",
     "Settings",
     "SettingsGroup",
+    "ShiftSettings",
     "Slo",
     "TelemetrySettings",
     "TopicSettings",
@@ -126,6 +128,7 @@ class Settings(BaseSettings):
     output: OutputSettings = OutputSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     windows: WindowSettings = WindowSettings()
+    shift: ShiftSettings = ShiftSettings()
     registry: RegistrySettings = RegistrySettings()
     routing: RoutingSettings = RoutingSettings()
     judge: JudgeSettings = JudgeSettings()

@@ -25,6 +25,7 @@ from ragweir.streams.commands.slo import app
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.services.export.anchor_series import FAMILIES as ANCHOR_SERIES
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.services.export.shift_series import FAMILIES as SHIFT_SERIES
 from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.settings import Slo
 
@@ -41,7 +42,7 @@ JUDGED = (
     Slo(name="useful", metric="judge_relevance", at_least=0.7, objective=0.8),
 )
 METRICS = {slo.metric for slo in JUDGED}
-COMPARISON = re.compile(r"(?<=[<>=] )\d+(\.\d+)?\b")
+COMPARISON = re.compile(r"(?<=[<>=] )-?\d+(\.\d+)?\b")
 
 Rules = dict[str, Any]
 
@@ -229,7 +230,7 @@ def test_expressions_are_about_series_that_exist() -> None:
     known |= {f"{line.name.removesuffix('_total')}_created" for line in TABLE if line.kind == "counter"}
     known |= (
         set(WINDOW_SERIES)
-        | {family.name for family in ANCHOR_SERIES}
+        | {family.name for family in (*ANCHOR_SERIES, *SHIFT_SERIES)}
         | {rule["record"] for rule in rules if "record" in rule}
     )
     for rule in rules:

@@ -22,7 +22,7 @@ def sums_of(windows: Sequence[Sequence[float]]) -> Sums:
 
 def level(mean: float, tolerance: float) -> Baseline:
     """A baseline with the same mean at all hours."""
-    return Baseline(mean, np.full(HOURS, mean), tolerance, 14)
+    return Baseline(mean, (mean,) * HOURS, tolerance, 14)
 
 
 def found_in(sums: Sums, known: Baseline) -> ShiftEvidence:
@@ -41,7 +41,7 @@ def summed_over_first_windows(
     """Both M at the end by the definition: each first window has its own product, of each value's factor."""
     found = []
     for mirrored in (False, True):
-        means = 1 - known.means if mirrored else known.means
+        means = [1 - mean if mirrored else mean for mean in known.means]
         unit = max(means)
         total = 0.0
         for rate in RATES.tolist():
@@ -62,7 +62,7 @@ def test_m_is_the_sum_over_all_first_windows_averaged_over_the_rates(seed: int) 
     chance = np.random.default_rng(seed)
     windows = [chance.beta(2 + seed, 2, int(number)).tolist() for number in chance.integers(1, 9, 12)]
     hours = chance.integers(0, HOURS, 12)
-    known = Baseline(0.5, chance.uniform(0.4, 0.6, HOURS), 0.03, 14)
+    known = Baseline(0.5, tuple(chance.uniform(0.4, 0.6, HOURS).tolist()), 0.03, 14)
     found = ShiftDetector(known).extend(sums_of(windows), hours)
     up, down = summed_over_first_windows(windows, hours.tolist(), known)
     assert [exp(found.log_up[-1]), exp(found.log_down[-1])] == pytest.approx([up, down], rel=1e-9)
@@ -117,8 +117,9 @@ def test_windows_without_events_change_nothing() -> None:
     with_gaps, without = found_in(sums_of(gaps), known), found_in(sums_of(full), known)
     assert with_gaps.log_both.tolist() == without.log_both.tolist()
     assert with_gaps.windows.tolist() == [3 * place + 1 for place in range(20)]
-    nothing = found_in(sums_of([[], []]), known)
-    assert (len(nothing.log_both), nothing.first) == (0, 0)
+    nothing = ShiftDetector(known)
+    assert len(nothing.extend(sums_of([[], []]), np.zeros(2, dtype=np.int64)).log_both) == 0
+    assert (nothing.first, nothing.relative(100)) == (0, 0)
 
 
 def test_windows_may_come_in_any_number_of_calls() -> None:
@@ -126,15 +127,18 @@ def test_windows_may_come_in_any_number_of_calls() -> None:
     counts = chance.poisson(3, 60).astype(float)
     hits = chance.binomial(counts.astype(int), np.repeat([0.4, 0.6], 30)).astype(float)
     sums, hours = Sums(counts, hits, hits), np.arange(60) // 30
-    whole = ShiftDetector(level(0.4, 0.02)).extend(sums, hours)
-    detector = ShiftDetector(level(0.4, 0.02))
+    at_once, detector = ShiftDetector(level(0.4, 0.02)), ShiftDetector(level(0.4, 0.02))
+    whole = at_once.extend(sums, hours)
     parts = []
     for start, end in ((0, 1), (1, 25), (25, 25), (25, 58), (58, 60)):
-        part = detector.copy().extend(Sums(*(each[start:end] for each in sums)), hours[start:end])
-        assert detector.extend(Sums(*(each[start:end] for each in sums)), hours[start:end]).first == part.first
-        parts.append(part)
+        own = Sums(*(each[start:end] for each in sums)), hours[start:end]
+        ahead = detector.copy()
+        parts.append(ahead.extend(*own))
+        detector.extend(*own)
+        assert (detector.first, detector.relative(100)) == (ahead.first, ahead.relative(100))
     assert np.concatenate([part.log_both for part in parts]).tolist() == whole.log_both.tolist()
-    assert parts[-1].first == whole.first
+    assert detector.first == at_once.first
+    assert detector.relative(100) == whole.relative(100)[-1]
 
 
 @pytest.mark.parametrize(("after", "sign"), [(0.45, 1), (0.15, -1)])
@@ -142,11 +146,11 @@ def test_a_shift_has_its_sign_and_its_moment(after: float, sign: int) -> None:
     chance = np.random.default_rng(7)
     before_s = 300
     windows = [chance.binomial(1, 0.3 if t < before_s else after, 60).astype(float).tolist() for t in range(400)]
-    found = found_in(sums_of(windows), level(0.3, 0.05))
-    shown = found.relative(one_a_year(60, series=38))
+    detector = ShiftDetector(level(0.3, 0.05))
+    shown = detector.extend(sums_of(windows), np.zeros(400, dtype=np.int64)).relative(one_a_year(60, series=38))
     assert np.abs(shown[:before_s]).max() < 0.7
     assert int(np.argmax(shown * sign >= 1)) in range(before_s + 1, before_s + 60)
-    assert abs(found.first - before_s) <= 3
+    assert abs(detector.first - before_s) <= 3
 
 
 def r_uniform(seed: int, number: int) -> np.ndarray:

@@ -20,6 +20,7 @@ from ragweir.streams.analysis.slo import shipped as alerts
 from ragweir.streams.commands import app
 from ragweir.streams.services.export.anchor_series import FAMILIES as ANCHOR_SERIES
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.services.export.shift_series import FAMILIES as SHIFT_SERIES
 from ragweir.streams.services.instruments import TABLE, owners
 from ragweir.streams.settings import (
     OtlpOutputSettings,
@@ -238,9 +239,10 @@ def test_every_source_has_an_entry() -> None:
 
 
 def test_the_series_of_windows_are_those_of_the_exporter() -> None:
-    """Their table is written by hand, for their labels, and so is that of anchors; the names are the code's."""
-    windows, anchors = shown("telemetry", "CommonMark").tables[-2:]
+    """Their tables are written by hand, for their labels; the names are the code's."""
+    windows, shifts, anchors = shown("telemetry", "CommonMark").tables[-3:]
     assert [row[0].partition("{")[0] for row in windows] == list(WINDOW_SERIES)
+    assert [row[0] for row in shifts] == [family.name for family in SHIFT_SERIES]
     assert [row[0].partition("{")[0] for row in anchors] == [family.name for family in ANCHOR_SERIES]
 
 

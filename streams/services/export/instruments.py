@@ -19,4 +19,8 @@ INSTRUMENTS = (
         "ragweir_open_window_bytes",
         "Memory of the records of windows that are open, or shown and may be revised, in bytes",
     ),
+    gauge(
+        "ragweir_shift_applications_ignored",
+        "Applications whose metrics are not tested for shifts, since there are more than shift.max_applications",
+    ),
 )

@@ -41,11 +41,15 @@ class ProjectionService:
 
 def _prometheus(settings: Settings) -> Projection:
     from ragweir.streams.services.export.prometheus_exporter import PrometheusExporter  # noqa: PLC0415
+    from ragweir.streams.services.export.shift_series import ShiftSeries  # noqa: PLC0415
     from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue  # noqa: PLC0415
 
-    booleans = [name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"]
+    catalogue = known_catalogue(settings)
+    booleans = [name for name, metric in catalogue.metrics.items() if metric.unit == "boolean"]
     anchors = settings.judge.base_url is not None and settings.judge.anchor_file is not None
-    return PrometheusExporter(settings.windows, aggregator(settings).decoder(), booleans, anchors=anchors)
+    shifts = ShiftSeries(settings.windows, settings.shift, catalogue) if settings.shift.enabled else None
+    decoder = aggregator(settings).decoder()
+    return PrometheusExporter(settings.windows, decoder, booleans, anchors=anchors, shifts=shifts)
 
 
 def _windows(settings: Settings) -> KnownLabels:
