@@ -95,6 +95,11 @@ def parse_time(value: object) -> datetime:
     """
     if type(value) is int and 10**11 <= value < 10**14:
         return _EPOCH + timedelta(0, 0, value * 1_000)  # A fast path: most applications send milliseconds.
+    if type(value) is str and value[4:5] == "-":  # Another one, for RFC 3339 as most programs write it.
+        try:
+            return _in_utc(datetime.fromisoformat(value))
+        except (ValueError, OverflowError):
+            pass
     number = epoch_number(value)
     if number is not None:
         return from_epoch(number, unit_of(number))

@@ -9,12 +9,9 @@ from functools import lru_cache
 
 from typing_extensions import override
 
-from ragweir.errors import ErrorClass, Rejected, TransientError
-from ragweir.schemas.codec.json import encode, parse
-from ragweir.schemas.evaluation import Source
+from ragweir.errors import Rejected, TransientError
+from ragweir.schemas.codec.json import encode, encode_fields, parse
 from ragweir.schemas.feedback import (
-    KeyedFeedback,
-    ReceivedFeedback,
     UnmatchedClass,
     UnmatchedFeedback,
     WaitingFeedback,
@@ -22,19 +19,17 @@ from ragweir.schemas.feedback import (
     received_time,
     waiting_key,
 )
-from ragweir.streams.runtime.agent import Agent, Assignment
+from ragweir.streams.runtime.agent import Assignment
 from ragweir.streams.runtime.agent_parts import Holding, Preparation
-from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.services.match.target_store import EvaluatedAnswer, TargetStore
 from ragweir.streams.services.match.waiting import CLOCK_KEY, Waiting, WaitingList, restored
-from ragweir.streams.services.shared.feedback_names import FeedbackNames
+from ragweir.streams.services.shared.feedback_agent import UNMATCHED, FeedbackAgent, source_of
 from ragweir.streams.services.shared.raters import hashed_rater
 
 _SERVICE = "match"
-_KEYED, _WAITING, _UNMATCHED = "feedback.keyed", "feedback.waiting", "feedback.unmatched"
+_KEYED, _WAITING = "feedback.keyed", "feedback.waiting"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RECEIVED = tuple(ReceivedFeedback.model_fields)
 _hashed = lru_cache(maxsize=4_096)(hashed_rater)
 _GRACE_MS = 600_000
 """Time by which the evaluations that were read must be newer than an answer that is given up, in milliseconds."""
@@ -69,7 +64,7 @@ class TargetSource(Preparation):
         """Stop filling the store."""
 
 
-class MatchAgent(Agent):
+class MatchAgent(FeedbackAgent):
     """Writes feedback with the event that it is about to `feedback.keyed`.
 
     Feedback whose answer is not evaluated yet is state, in `feedback.waiting`. It goes to `feedback.unmatched` once
@@ -82,13 +77,13 @@ class MatchAgent(Agent):
         source: fills the store.
     """
 
-    outputs = _KEYED, _WAITING, _UNMATCHED
+    outputs = _KEYED, _WAITING, UNMATCHED
 
     def __init__(self, config: MatchConfig, store: TargetStore, source: TargetSource) -> None:
+        super().__init__(_SERVICE)
         self._config, self._store, self._source = config, store, source
         self._waiting = WaitingList(store)
         self._topic_ids: dict[int, str] = {}
-        self._names = FeedbackNames()
         self._room = _WaitingRoom(lambda: max(0, config.most_waiting - len(self._waiting)))
 
     @property
@@ -123,25 +118,19 @@ class MatchAgent(Agent):
             try:
                 feedback = self._read(record)
             except Rejected as rejected:
-                self._reject(record, rejected.error_class, rejected.message, outcome)
+                self.reject(record, rejected.error_class, rejected.message, outcome)
                 continue
-            answer = self._find(feedback)
+            inserted = self._store.inserted
+            answer, is_known = self._find(feedback)
             if answer is None:
-                key, value = self._key(record), encode(feedback)
-                self._waiting.add(Waiting.of(record.partition, key, value, feedback))
-                headers = self._headers("waiting_feedback", feedback)
+                key, value = self.unmatched_key(record), encode(feedback)
+                waiting = Waiting.of(record.partition, key, value, feedback)
+                self._waiting.add(waiting, inserted if is_known else -1)
+                headers = self.headers("waiting_feedback", feedback)
                 outcome.emissions.append(Emission(_WAITING, key, value, headers, record.partition))
-                self._count(feedback.name, "waiting", outcome)
+                self.count(feedback.name, "waiting", outcome)
             else:
                 self._match(feedback, answer, outcome)
-        return outcome
-
-    @override
-    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """Settle a record as unmatched; see `Agent.dead_letter`."""
-        outcome = Outcome(settled=[record])
-        outcome.counts["ragweir_events_in_total",] += 1
-        self._reject(record, error_class, reason, outcome)
         return outcome
 
     def _read(self, record: Record) -> WaitingFeedback:
@@ -164,41 +153,37 @@ class MatchAgent(Agent):
                 "giver": None if found.giver is None else _hashed(found.giver, self._config.key),
                 "time": received if found.time is None else min(found.time, received),
                 "received": received,
-                "source": _source(record),
+                "source": source_of(record),
             }
         )
 
-    def _find(self, feedback: WaitingFeedback) -> EvaluatedAnswer | None:
+    def _find(self, feedback: WaitingFeedback) -> tuple[EvaluatedAnswer | None, bool]:
+        """Return the answer, and false if the store cannot be asked."""
         try:
-            return self._store.find(feedback)
+            return self._store.find(feedback), True
         except TransientError:  # It is opened again, and asked again.
-            return None
+            return None, False
 
     def _match(self, feedback: WaitingFeedback, answer: EvaluatedAnswer, outcome: Outcome) -> None:
-        given = feedback.__dict__
-        keyed = KeyedFeedback.trusted(
+        value = encode_fields(
             {
-                **{name: given[name] for name in _RECEIVED},
+                "name": feedback.name,
+                "value": feedback.value,
+                "giver": feedback.giver,
+                "time": feedback.time,
+                "received": feedback.received,
+                "source": feedback.source,
                 "event_id": answer.event_id,
                 "event_time": _EPOCH + timedelta(microseconds=answer.time_us),
                 "dimensions": dict(zip(self._config.dimensions, answer.labels, strict=True)),
             }
         )
-        headers = self._headers("keyed_feedback", feedback)
-        outcome.emissions.append(Emission(_KEYED, answer.event_id.encode(), encode(keyed), headers))
-        self._count(feedback.name, "matched", outcome)
+        headers = self.headers("keyed_feedback", feedback)
+        outcome.emissions.append(Emission(_KEYED, answer.event_id.encode(), value, headers))
+        self.count(feedback.name, "matched", outcome)
 
-    def _reject(self, record: Record, error_class: ErrorClass, message: str, outcome: Outcome) -> None:
-        unmatched = UnmatchedFeedback(
-            error_class=error_class,
-            message=message,
-            source=_source(record),
-            received=received_time(record.timestamp_ms),
-            length=len(record.value or b""),
-        )
-        self._emit_unmatched(self._key(record), unmatched, "", outcome)
-
-    def _key(self, record: Record) -> bytes:
+    @override
+    def unmatched_key(self, record: Record) -> bytes:
         return waiting_key(self._topic_ids.get(record.partition, ""), record.partition, record.offset)
 
     def _settle(self, waiting: Waiting, outcome: Outcome, reason: tuple[UnmatchedClass, str] | None = None) -> None:
@@ -221,25 +206,11 @@ class MatchAgent(Agent):
                 length=len(waiting.value),
                 feedback=feedback,
             )
-            self._emit_unmatched(waiting.key, unmatched, feedback.name, outcome)
+            self.add_unmatched(waiting.key, unmatched, feedback.name, outcome)
         else:
             return
         outcome.emissions.append(Emission(_WAITING, waiting.key, None, (), waiting.partition))
         self._waiting.remove(waiting)
-
-    def _emit_unmatched(self, key: bytes, unmatched: UnmatchedFeedback, name: str, outcome: Outcome) -> None:
-        headers = self._headers("unmatched_feedback", unmatched)
-        outcome.emissions.append(Emission(_UNMATCHED, key, encode(unmatched), headers))
-        self._count(name, f"unmatched_{unmatched.error_class}", outcome)
-
-    def _count(self, name: str, result: str, outcome: Outcome) -> None:
-        outcome.counts["ragweir_feedback_total", self._names.known(name), result] += 1
-
-    @staticmethod
-    def _headers(kind: str, record: WaitingFeedback | UnmatchedFeedback) -> tuple[tuple[str, bytes | None], ...]:
-        source = record.source
-        identity = f"{source.topic}/{source.partition}/{source.offset}"
-        return cloud_event(_SERVICE, kind, identity, record.received, "application/json")
 
     # The end of a transaction.
 
@@ -303,7 +274,3 @@ class _WaitingRoom(Holding):
     @override
     def capacity(self) -> int:
         return self._room()
-
-
-def _source(record: Record) -> Source:
-    return Source.trusted({"topic": record.topic, "partition": record.partition, "offset": record.offset, "index": 0})

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -76,6 +75,28 @@ def _trace_hash(trace_id: str) -> int:
     return hash_of("trace " + trace_id.lower())
 
 
+class _Guard:
+    """A context that holds a lock, and raises another error in place of one of SQLite's.
+
+    Args:
+        lock: the lock.
+        fail: returns the error to raise.
+    """
+
+    def __init__(self, lock: threading.RLock, fail: Callable[[sqlite3.DatabaseError], TransientError]) -> None:
+        self._lock, self._fail = lock, fail
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self._fail(error) from None
+        finally:
+            self._lock.release()
+
+
 class TargetStore:
     """Keeps answers, finds that of feedback, and notices answers that are watched for. Any thread may call it.
 
@@ -91,7 +112,10 @@ class TargetStore:
         self._horizon_ms, self._dimensions = horizon_s * 1000, orjson.dumps(dimensions).decode()
         self._path = Path()
         self._lock = threading.RLock()
+        self._guarded = _Guard(self._lock, self._fail)
         self._database: sqlite3.Connection | None = None
+        self.inserted = 0
+        """Number of answers that were inserted since the start, by which `WaitingList.add` knows that none came."""
         self._watched: set[int] = set()
         self._seen: set[int] = set()
         """The watched hashes of answers that were added since `take_seen`."""
@@ -106,6 +130,8 @@ class TargetStore:
         self._rows: list[tuple[int, int | None, int | None, str, int, int]] = []
         self._segment = self._segment_rows = self._first_ms = self._last_ms = 0
         self._label_sets: dict[tuple[str, ...], int] = {}
+        self._labels: dict[tuple[int, int], tuple[str, ...]] = {}
+        """Label sets that were found, by their segment and number."""
         self._statements: dict[str, list[str]] = {"event": [], "trace": []}
         """The statements that look in all segments, the newest first."""
 
@@ -113,7 +139,7 @@ class TargetStore:
 
     def open(self, path: Path) -> None:
         """Open a file, or make it; one of another version, or with other dimensions, is made again."""
-        with self._guarded():
+        with self._guarded:
             self._disconnect()
             self._path = path
             try:
@@ -166,18 +192,13 @@ class TargetStore:
             raise TransientError("the store of answers is closed")
         return self._database
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                yield
-            except sqlite3.DatabaseError as error:
-                # An operational error, such as a full disk, is none of the file.
-                if isinstance(error, sqlite3.OperationalError):
-                    self._disconnect()
-                else:
-                    self._remove()
-                raise TransientError(f"the store of answers {self._path}: {error}") from None
+    def _fail(self, error: sqlite3.DatabaseError) -> TransientError:
+        # An operational error, such as a full disk, is none of the file.
+        if isinstance(error, sqlite3.OperationalError):
+            self._disconnect()
+        else:
+            self._remove()
+        return TransientError(f"the store of answers {self._path}: {error}")
 
     def _remove(self) -> None:
         self._disconnect()
@@ -199,7 +220,7 @@ class TargetStore:
 
     def offsets(self, topic_id: str) -> Mapping[int, int]:
         """Return the next offset of each partition of the topic; answers of a topic with another id are dropped."""
-        with self._guarded():
+        with self._guarded:
             if self._db.execute("SELECT id FROM topic").fetchone() != (topic_id,):
                 for (segment,) in self._db.execute("SELECT id FROM segments").fetchall():
                     self._drop(segment)
@@ -220,7 +241,7 @@ class TargetStore:
         """
         event, trace = hash_of(answer.event_id), _trace_hash(trace_id) if trace_id else None
         span = hash_of(span_id.lower()) if span_id else None
-        with self._guarded():
+        with self._guarded:
             self._read_ms = max(self._read_ms, written_ms)
             if (
                 self._segment_rows >= _SEGMENT_ROWS
@@ -245,6 +266,7 @@ class TargetStore:
             self._seen |= self._watched.intersection(row[0] for row in self._rows)
             self._seen |= self._watched.intersection(row[1] for row in self._rows if row[1] is not None)
             self._may_drop = self._may_drop and not self._seen
+        self.inserted += len(self._rows)
         self._rows.clear()
 
     def _new_segment(self, first_ms: int) -> None:
@@ -276,7 +298,7 @@ class TargetStore:
             offsets: the next offset of each partition of which records were read.
             caught_up: true once all partitions were read to their ends.
         """
-        with self._guarded():
+        with self._guarded:
             self._insert()
             self._db.executemany("REPLACE INTO offsets VALUES (?, ?)", offsets.items())
             self._db.execute("UPDATE segments SET last_ms = ? WHERE id = ?", (self._last_ms, self._segment))
@@ -316,7 +338,7 @@ class TargetStore:
         best: tuple[bool, int, str] | None = None
         place = 0, 0
         """The segment of the best answer, and the number of its label set."""
-        with self._guarded():
+        with self._guarded:
             self._insert()
             for segment, event_id, time_us, of_span, labels in self._rows_of(column, target_hash(target)):
                 if best is not None and segment != place[0]:
@@ -324,10 +346,17 @@ class TargetStore:
                 rank = span is not None and of_span == span, time_us, event_id
                 if target.event_id in (None, event_id) and (best is None or rank > best):
                     best, place = rank, (segment, labels)
-            if best is None:
-                return None
-            (found,) = self._db.execute(_LABELS.format(place[0]), (place[1],)).fetchone()
-        return EvaluatedAnswer(best[2], best[1], tuple(orjson.loads(found)))
+            return None if best is None else EvaluatedAnswer(best[2], best[1], self._labels_at(place))
+
+    def _labels_at(self, place: tuple[int, int]) -> tuple[str, ...]:
+        found = self._labels.get(place)
+        if found is None:
+            segment, number = place
+            (text,) = self._db.execute(_LABELS.format(segment), (number,)).fetchone()
+            if len(self._labels) >= _BUFFERED:
+                self._labels.clear()
+            found = self._labels[place] = tuple(orjson.loads(text))
+        return found
 
     def _rows_of(self, column: str, value: int) -> Iterator[tuple[int, str, int, int | None, int]]:
         """Yield the answers with a hash, with their segments, the newest segment first."""

@@ -74,12 +74,18 @@ class WaitingList:
     def __len__(self) -> int:
         return sum(map(len, self._held.values())) + len(self._added) - len(self._removed)
 
-    def add(self, waiting: Waiting) -> None:
-        """Add feedback, and watch for its answer; it is looked for once more, as it may have come by now."""
+    def add(self, waiting: Waiting, inserted: int) -> None:
+        """Add feedback, and watch for its answer; it is looked for once more if it may have come by now.
+
+        Args:
+            waiting: the feedback.
+            inserted: `TargetStore.inserted` before its answer was looked for.
+        """
         self._added[waiting.key] = waiting
         self._by_target.setdefault(waiting.target, {})[waiting.key] = waiting
         self._store.watch({waiting.target})
-        self._to_check[waiting.key] = waiting
+        if self._store.inserted != inserted:
+            self._to_check[waiting.key] = waiting
 
     def remove(self, waiting: Waiting) -> None:
         """Remove feedback that needs to wait no longer."""

@@ -10,20 +10,21 @@ from datetime import timedelta
 from pydantic import ValidationError
 from typing_extensions import override
 
-from ragweir.errors import ErrorClass
+from ragweir.errors import StateError
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.evaluation import Source
-from ragweir.schemas.feedback import JoinedFeedback, KeyedFeedback, UnmatchedFeedback, joined_key, received_time
+from ragweir.schemas.feedback import JoinedFeedback, KeyedFeedback, joined_key
 from ragweir.schemas.window import Window
 from ragweir.schemas.window_key import WindowKey, encode_window_key
-from ragweir.streams.runtime.agent import Agent, Assignment
+from ragweir.streams.runtime.agent import Assignment
 from ragweir.streams.runtime.emissions import cloud_event
 from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
-from ragweir.streams.services.shared.feedback_names import FeedbackNames
+from ragweir.streams.services.shared.feedback_agent import UNMATCHED, FeedbackAgent
 from ragweir.streams.services.tally.held_feedback import Held, HeldFeedback, WindowOf, short_key
 
 _SERVICE = "tally"
-_JOINED, _WINDOWS, _UNMATCHED = "feedback.joined", "feedback.windows", "feedback.unmatched"
+_JOINED, _WINDOWS = "feedback.joined", "feedback.windows"
+_KEY_BYTES = 1024
+"""The most bytes of the key of a record that is unmatched."""
 _HELD_HORIZONS = 3
 """The time for which feedback is held, in horizons: as long as its topic keeps it."""
 _SIZE, _HOUR = "1h", timedelta(hours=1)
@@ -38,7 +39,7 @@ class _Change:
     before: Held | None
 
 
-class TallyAgent(Agent):
+class TallyAgent(FeedbackAgent):
     """Keeps what `feedback.joined` has of each partition of `feedback.keyed`, in the partition of the same number.
 
     Feedback is joined if it is newer than what was joined before: repeated and disordered records change nothing, so
@@ -48,15 +49,15 @@ class TallyAgent(Agent):
         horizon_s: the setting `feedback.horizon` in seconds.
     """
 
-    outputs = _JOINED, _WINDOWS, _UNMATCHED
+    outputs = _JOINED, _WINDOWS, UNMATCHED
 
     def __init__(self, horizon_s: int) -> None:
+        super().__init__(_SERVICE)
         self._held_ms = _HELD_HORIZONS * horizon_s * 1000
         self._states: dict[int, HeldFeedback] = {}
         self._newest_ms: defaultdict[int, int] = defaultdict(int)
         self._changes: list[_Change] = []
         self._touched: dict[tuple[int, WindowOf], None] = {}
-        self._names = FeedbackNames()
 
     @property
     @override
@@ -74,26 +75,21 @@ class TallyAgent(Agent):
             try:
                 feedback = KeyedFeedback.model_validate_json(record.value or b"")
             except ValidationError:
-                self._reject(record, "invalid", "the record of feedback.keyed is none of match", outcome)
+                self.reject(record, "invalid", "the record of feedback.keyed is none of match", outcome)
             else:
                 self._join(record, feedback, outcome)
         return outcome
 
     @override
-    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """Settle a record as unmatched; see `Agent.dead_letter`."""
-        outcome = Outcome(settled=[record])
-        outcome.counts["ragweir_events_in_total",] += 1
-        self._reject(record, error_class, reason, outcome)
-        return outcome
+    def unmatched_key(self, record: Record) -> bytes | None:
+        return record.key and record.key[:_KEY_BYTES]
 
     def _join(self, record: Record, feedback: KeyedFeedback, outcome: Outcome) -> None:
         state, key = self._states[record.partition], short_key(feedback)
         written_ms = record.timestamp_ms or 0
         held, before = state.held_of(feedback, written_ms), state.newest.get(key)
-        name = self._names.known(feedback.name)
         if before is not None and held.order <= before.order:
-            outcome.counts["ragweir_feedback_total", name, "outdated"] += 1
+            self.count(feedback.name, "outdated", outcome)
             return
         state.put(key, held)
         self._newest_ms[record.partition] = max(self._newest_ms[record.partition], written_ms)
@@ -101,23 +97,12 @@ class TallyAgent(Agent):
         self._touched[record.partition, held.window] = None
         if before is not None:
             self._touched[record.partition, before.window] = None
-        joined = JoinedFeedback.trusted(dict(feedback.__dict__))
-        headers = cloud_event(_SERVICE, "joined_feedback", _identity(feedback.source), feedback.received, _JSON)
+        headers = self.headers("joined_feedback", feedback)
         own_key = joined_key(feedback.event_id, feedback.name, feedback.giver)
-        outcome.emissions.append(Emission(_JOINED, own_key, encode(joined), headers, record.partition))
+        outcome.emissions.append(Emission(_JOINED, own_key, encode(feedback), headers, record.partition))
         was_given = before is not None and before.value is not None
         result = "taken_back" if held.value is None else "replaced" if was_given else "joined"
-        outcome.counts["ragweir_feedback_total", name, result] += 1
-
-    def _reject(self, record: Record, error_class: ErrorClass, message: str, outcome: Outcome) -> None:
-        received = received_time(record.timestamp_ms)
-        source = Source(topic=record.topic, partition=record.partition, offset=record.offset)
-        unmatched = UnmatchedFeedback(
-            error_class=error_class, message=message, source=source, received=received, length=len(record.value or b"")
-        )
-        headers = cloud_event(_SERVICE, "unmatched_feedback", _identity(source), received, _JSON)
-        outcome.emissions.append(Emission(_UNMATCHED, record.key and record.key[:1024], encode(unmatched), headers))
-        outcome.counts["ragweir_feedback_total", "", f"unmatched_{error_class}"] += 1
+        self.count(feedback.name, result, outcome)
 
     # The end of a transaction.
 
@@ -143,7 +128,7 @@ class TallyAgent(Agent):
             categories=self._states[partition].categories(of),
         )
         key = encode_window_key(WindowKey(of.start, dimensions, partition, 0))
-        headers = cloud_event(_SERVICE, "window", key.decode(), of.start, _JSON)
+        headers = cloud_event(_SERVICE, "window", key.decode(), of.start, "application/json")
         return Emission(_WINDOWS, key, encode(window), headers, partition)
 
     @override
@@ -162,8 +147,18 @@ class TallyAgent(Agent):
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:
-        """Take a partition over with the feedback that was joined; see `Agent.on_assigned`."""
+        """Take a partition over with the feedback that was joined; see `Agent.on_assigned`.
+
+        Raises:
+            StateError: if feedback was read, and the changelog never had a record, as after it was deleted.
+        """
         _, partition = assignment.topic_partition
+        if assignment.start and not assignment.changelog.end:
+            raise StateError(
+                f"partition {partition} of feedback.keyed is read up to offset {assignment.start}, but feedback.joined "
+                "was deleted or emptied, so that windows would count anew: stop tally, and delete its group with "
+                "kafka-consumer-groups to join all feedback again that feedback.keyed still has"
+            )
         state = self._states[partition] = HeldFeedback()
         self._newest_ms[partition] = 0
         for record in assignment.changelog:
@@ -179,10 +174,3 @@ class TallyAgent(Agent):
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         for _, partition in partitions:
             self._states.pop(partition, None)
-
-
-_JSON = "application/json"
-
-
-def _identity(source: Source) -> str:
-    return f"{source.topic}/{source.partition}/{source.offset}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ragweir.errors import StateError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Source
 from ragweir.schemas.feedback import JoinedFeedback, KeyedFeedback
@@ -219,3 +220,11 @@ def test_a_record_of_another_writer_is_unmatched(value: bytes | None) -> None:
     assert [each.topic for each in outcome.emissions] == ["feedback.unmatched", "feedback.joined", "feedback.windows"]
     assert b"SECRET" not in (outcome.emissions[0].value or b"")
     assert outcome.counts["ragweir_feedback_total", "", "unmatched_invalid"] == 1
+
+
+def test_joined_feedback_that_was_deleted_is_noticed() -> None:
+    """Windows would count anew, without what was joined before; retention alone leaves the end where it was."""
+    with pytest.raises(StateError, match=r"read up to offset 7, but feedback\.joined was deleted or emptied"):
+        TallyAgent(HORIZON_S).on_assigned(Assignment((KEYED, 3), 7, 7, StoredChangelog()))
+    TallyAgent(HORIZON_S).on_assigned(Assignment((KEYED, 3), 7, 7, StoredChangelog(end=5)))
+    TallyAgent(HORIZON_S).on_assigned(Assignment((KEYED, 3), 7, 0, StoredChangelog()))  # Both topics are new.
