@@ -21,14 +21,13 @@ from rich.table import Table
 from bench.labelled_windows import APPLICATIONS, Ints, LabelledKind, SimulatedDay, simulated_day, truths
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import Chance
+from ragweir.metrics.criterion import BAD, GOOD, NOT_SELECTED, UNANSWERED, Criterion
 from ragweir.metrics.people.planning import ASSUMED
 from ragweir.metrics.people.shares import Limits, clopper_pearson
 from ragweir.schemas.label import CANNOT_TELL, Label, QueuedAnswer
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.drawing import draw, labels_for_width
 from ragweir.streams.analysis.labels.evaluated import Evaluated, Group
 from ragweir.streams.analysis.labels.report import NUMBERS, LabelReport, report
-from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, NOT_SELECTED, UNANSWERED
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.settings.labels import Question
 

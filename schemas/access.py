@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Need = Literal["", "judge", "traces", "otlp", "format", "feedback", "console"]
+Need = Literal["", "judge", "traces", "otlp", "format", "feedback", "blame", "console"]
 """The settings with which a part runs, or a topic is used: always, with a judge, with traces as the input, with
-`output.otlp`, with `output.format`, with `feedback.enabled`, or with `console.enabled`."""
+`output.otlp`, with `output.format`, with `feedback.enabled`, with `blame.enabled`, or with `console.enabled`."""
 
 
 @dataclass(frozen=True, slots=True)

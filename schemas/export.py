@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.document_rows import DocumentRows
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.feedback import Feedback, JoinedFeedback, KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.schemas.interaction import Interaction
@@ -30,6 +31,7 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "interaction": (Interaction, "validation"),
     "evaluation": (Evaluation, "serialization"),
     "dead_letter": (DeadLetter, "serialization"),
+    "document_rows": (DocumentRows, "serialization"),
     "window": (Window, "serialization"),
     "judge_request": (JudgeRequest, "serialization"),
     "judge_ledger": (LedgerEntry, "serialization"),

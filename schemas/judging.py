@@ -101,8 +101,12 @@ class JudgeRequest(RecordPart):
     """Reason of the latest delay."""
     anchor: AnchorRun | None = None
     """The run of an anchor, whose result goes to `judge.anchors`; absent for an event."""
+    documents: str = ""
+    """Keyed hashes of the documents, 8 bytes each, in base64; absent if there are none, or without `blame.enabled`."""
+    chunks: str = ""
+    """The same of the chunks."""
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"anchor": None}
+    omitted_values: ClassVar[Mapping[str, object]] = {"anchor": None, "documents": "", "chunks": ""}
 
 
 class Finished(RecordPosition):

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from ragweir.schemas.access import Need
 from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.document_rows import DocumentRows
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.feedback import Feedback, JoinedFeedback, KeyedFeedback, UnmatchedFeedback, WaitingFeedback
 from ragweir.schemas.interaction import Interaction
@@ -136,6 +137,16 @@ TOPICS = {
             "none, unless output.otlp.explanations is on",
             writers=("evaluate", "judge"),
             need="otlp",
+        ),
+        Topic(
+            "documents",
+            "topic, partition",
+            DocumentRows,
+            "delete",
+            24 * 14,
+            "none; documents, chunks, labels, sessions and questions are keyed hashes",
+            writers=("evaluate", "judge"),
+            need="blame",
         ),
         Topic(
             "judge.requests",

@@ -46,6 +46,9 @@ allow ragweir-evaluate Read --group "${prefix}evaluate" --group "${prefix}evalua
 allow ragweir-operator Describe --group "${prefix}evaluate"
 allow ragweir-evaluate Describe --group "$reader"
 allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed
+if needs blame; then
+    allow ragweir-evaluate Write --topic "${prefix}documents"
+fi
 if needs format; then
     allow ragweir-evaluate Write --topic "${prefix}evaluations.$FORMAT"
 fi
@@ -79,6 +82,9 @@ if needs traces; then
 fi
 
 # judge
+if needs blame judge; then
+    allow ragweir-judge Write --topic "${prefix}documents"
+fi
 if needs format judge; then
     allow ragweir-judge Write --topic "${prefix}evaluations.$FORMAT"
 fi

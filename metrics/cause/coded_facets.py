@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from hashlib import blake2b
+from operator import attrgetter
 
 import orjson
 
-from ragweir.metrics.counts import Counts
 from ragweir.metrics.view import View
-from ragweir.schemas.interaction import Context, Interaction, Span
+from ragweir.schemas.interaction import Interaction
 
 FACETS = ("rank", "retrieval_method", "tool", "tool_error", "language", "question_length", "answer_length")
 """The names, in the order in which an evaluation has them."""
@@ -30,9 +29,17 @@ _DIGEST_BYTES = 8
 _MOST_RANK = 64
 _LENGTHS = (10, 40, 160, 640)
 _LENGTH_NAMES = ("under 10 words", "10 to 39 words", "40 to 159 words", "160 to 639 words", "640 words or more")
+_rank_and_method = attrgetter("rank", "retrieval_method")
 _KEPT = 4_096
 """Number of distinct facets of events that are kept, so that they are made once."""
-_Key = tuple[int | None, tuple[str, ...], tuple[str, ...], tuple[str, ...], str | None, int | None, int | None]
+_Chunks = tuple[tuple[int | None, str | None], ...]
+"""Rank and method of each chunk."""
+_Steps = tuple[tuple[str | None, str | None], ...]
+"""Name and error of each tool."""
+_Key = tuple[_Chunks, _Steps, str | None, bool, int, int]
+_Facets = tuple[Mapping[str, tuple[str, ...]], bool]
+_KNOWN: dict[_Key, _Facets] = {}
+_SHARED: dict[bytes, _Facets] = {}
 
 
 def facets(event: Interaction, view: View) -> tuple[Mapping[str, tuple[str, ...]], bool]:
@@ -48,46 +55,47 @@ def facets(event: Interaction, view: View) -> tuple[Mapping[str, tuple[str, ...]
         event: the event.
         view: its view.
     """
-    rank, methods = _of_contexts(event.contexts or ())
-    tools, failed = _of_tools(event.spans) if event.spans else ((), ())
-    language: str | None = None
-    query: int | None = None
-    answer: int | None = None
+    chunks = tuple(map(_rank_and_method, event.contexts or ()))
+    steps = tuple([(each.name, each.error) for each in event.spans or () if each.kind == "tool"])
+    script, supported, query, answer = None, True, -1, -1
     if event.query is not None:
         query = bisect(_LENGTHS, view.counts.query_tokens)
     if event.response is not None:
-        answer, language = bisect(_LENGTHS, view.counts.response_tokens), _language(view.counts)
-    return _coded((rank, methods, tools, failed, language, query, answer))
+        counts = view.counts
+        script, supported = counts.response_script, counts.response_supported
+        answer = bisect(_LENGTHS, counts.response_tokens)
+    key = chunks, steps, script, supported, query, answer
+    if (found := _KNOWN.get(key)) is None:
+        made = _coded(*key)
+        # Few are distinct, so that what is made of one can be kept by its id.
+        found = _SHARED.setdefault(orjson.dumps(made), made)
+        if sum(len(text) for pair in (*chunks, *steps) for text in pair if isinstance(text, str)) <= MAX_BYTES:
+            if len(_KNOWN) >= _KEPT:
+                _KNOWN.clear()
+                _SHARED.clear()
+            _KNOWN[key] = found
+    return found
 
 
-def _of_contexts(contexts: Iterable[Context]) -> tuple[int | None, tuple[str, ...]]:
-    """Return the best rank, as further ranks only tell how many chunks there are, and the methods."""
-    ranks = [own for each in contexts if (own := each.rank) is not None and 0 <= own <= _MOST_RANK]
-    methods = dict.fromkeys(name for each in contexts if (name := each.retrieval_method) is not None)
-    return min(ranks, default=None), tuple(methods)
-
-
-def _of_tools(spans: Iterable[Span]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the tools, and of those that failed."""
-    tools = [(span.name, span.error is not None) for span in spans if span.kind == "tool" and span.name]
-    return tuple(dict.fromkeys(name for name, _ in tools)), tuple(dict.fromkeys(name for name, bad in tools if bad))
-
-
-def _language(counts: Counts) -> str | None:
-    """Return English, or the script of another language; None without letters in the response."""
-    if (script := counts.response_script) is None:
-        return None
-    return "English" if counts.response_supported else f"{script}, not English"
-
-
-@lru_cache(_KEPT)
-def _coded(key: _Key) -> tuple[Mapping[str, tuple[str, ...]], bool]:
+def _coded(
+    chunks: _Chunks,
+    steps: _Steps,
+    script: str | None,
+    supported: bool,  # noqa: FBT001 - a value, not a switch
+    query: int,
+    answer: int,
+) -> _Facets:
     """Return facets by name, and whether values were left out: the last ones of the longest list."""
-    rank, methods, tools, failed, language, query, answer = key
-    lengths = [() if each is None else (_LENGTH_NAMES[each],) for each in (query, answer)]
-    ranks, languages = () if rank is None else (str(rank),), () if language is None else (language,)
-    found = [ranks, _short(methods), _short(tools), _short(failed), languages, *lengths]
-    cut = any(len(each) > _MOST_OF_ONE for each in (methods, tools, failed))
+    ranks = [rank for rank, _ in chunks if rank is not None and 0 <= rank <= _MOST_RANK]
+    methods = [method for _, method in chunks if method is not None]
+    tools = [name for name, _ in steps if name]
+    failed = [name for name, error in steps if name and error is not None]
+    language = () if script is None else ("English" if supported else f"{script}, not English",)
+    lengths = [() if each < 0 else (_LENGTH_NAMES[each],) for each in (query, answer)]
+    # The best rank alone: further ranks tell how many chunks there are.
+    best = (str(min(ranks)),) if ranks else ()
+    found = [best, _short(methods), _short(tools), _short(failed), language, *lengths]
+    cut = any(len(set(each)) > _MOST_OF_ONE for each in (methods, tools, failed))
     while (
         len(orjson.dumps(named := {name: each for name, each in zip(FACETS, found, strict=True) if each})) > MAX_BYTES
     ):
@@ -99,7 +107,7 @@ def _coded(key: _Key) -> tuple[Mapping[str, tuple[str, ...]], bool]:
 
 def _short(values: Iterable[str]) -> tuple[str, ...]:
     readable = (each.encode(errors="replace").decode() for each in values)  # A lone surrogate cannot be written.
-    return tuple(dict.fromkeys(shortened(each, _LONGEST) for each in readable))[:_MOST_OF_ONE]
+    return tuple(sorted({shortened(each, _LONGEST) for each in readable}))[:_MOST_OF_ONE]
 
 
 def shortened(text: str, longest: int) -> str:

@@ -10,9 +10,10 @@ from typing import Annotated
 import orjson
 import typer
 
+from ragweir.metrics.criterion import Criterion, criterion
 from ragweir.metrics.people.planning import ASSUMED
 from ragweir.streams.analysis.labels.agreement_page import page
-from ragweir.streams.analysis.labels.criteria import Criterion, criteria, criterion, question_named
+from ragweir.streams.analysis.labels.criteria import criteria, question_named
 from ragweir.streams.analysis.labels.drawing import draw as draw_answers
 from ragweir.streams.analysis.labels.drawing import labels_for_width
 from ragweir.streams.analysis.labels.evaluated import read_evaluated

@@ -25,7 +25,11 @@ class Silence(SettingsGroup):
 
 
 class BlameSettings(SettingsGroup):
-    """Limits of `ragweir blame`, and the causes that are silenced."""
+    """The search for causes of bad answers, `ragweir blame`, and the causes that are silenced."""
+
+    enabled: bool = False
+    """True to write a row for each event to the topic `documents`, about 150 bytes, from which `ragweir blame` finds
+    causes without a file."""
 
     max_documents: Annotated[int, Field(ge=1000, le=100_000_000)] = 2_000_000
     """Maximum number of different documents, chunks and other values that are tested. Above it half of them by hash

@@ -16,12 +16,12 @@ from tools.reference.records import models
 
 _ORDINARY = {
     "small words and numbers": (
-        "above ahead because before began behind below by daily first from high is last least left like low "
+        "above ahead because before began behind below by daily first from high higher is last least left like low "
         "min most new next none not number off on other otherwise per since unless until why"
     ),
     "units": "chars day dollars hour microdollars millionths minute seconds usd",
     "an application and its answers": (
-        "answers asked bm25 chunk comment comments confidence embedding environment expected extra "
+        "answers asked bm25 chunk chunks comment comments confidence embedding environment expected extra "
         "history knn model prompt query rank relevant response result retrieval retrieved returned "
         "role session token tokens tools usage wanted"
     ),
@@ -33,8 +33,8 @@ _ORDINARY = {
         "telemetry temperature timeout timestamp transactions trusted user users variable"
     ),
     "statistics and money": (
-        "affordable categories cost distance factor histogram interval mean prices quantile range ragas ratio "
-        "scheme series spent statistic summed tolerance"
+        "affordable better categories columns cost distance factor histogram interval mean prices quantile range ragas "
+        "ratio scheme series spent statistic summed tolerance"
     ),
     "commands": "compare compared demo doctor explain explanations simulate tap",
     "other verbs and nouns": (

@@ -16,6 +16,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.assembly import AssemblyEntry, ClockMark, SourceMark
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.document_rows import DocumentRows
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
 from ragweir.schemas.export import FOLDER, RECORDS, json_schema
 from ragweir.schemas.feedback import (
@@ -364,8 +365,8 @@ def test_the_golden_records_of_judge_and_people_are_read_and_written(record: str
     assert all(getattr(read, name) not in (None, "", 0) for name in names)
 
 
-@pytest.mark.parametrize("model", [KeyedFeedback, WaitingFeedback, UnmatchedFeedback, JoinedFeedback])
-def test_the_golden_records_of_feedback_are_read_and_written(model: type[RecordPart]) -> None:
+@pytest.mark.parametrize("model", [KeyedFeedback, WaitingFeedback, UnmatchedFeedback, JoinedFeedback, DocumentRows])
+def test_the_golden_records_of_feedback_and_rows_are_read_and_written(model: type[RecordPart]) -> None:
     """Every later version reads the state that this one has written."""
     record = "_".join(re.findall("[A-Z][a-z]+", model.__name__)).lower()
     assert encode(model.model_validate_json(golden(record))) == golden(record)
@@ -482,6 +483,7 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
         "judge_request": "query",
         "judge_ledger": "day",
         "anchor_result": "bad",
+        "document_rows": "columns",
         "clock_mark": "marks",
         "assembly_entry": "clock",
         "run": "phase",

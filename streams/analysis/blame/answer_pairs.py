@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ragweir.metrics.criterion import Criterion
 from ragweir.streams.analysis.blame.facet_rows import FacetRows
 from ragweir.streams.analysis.blame.facets import NOT_HELD
-from ragweir.streams.analysis.labels.criteria import Criterion
 
 EXAMPLES = 3
 """Number of bad answers of a cause that are shown, each beside a good one."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ragweir.metrics.cause.cause import Cause
-from ragweir.streams.analysis.labels.criteria import Criterion
+from ragweir.metrics.criterion import Criterion
 from ragweir.streams.settings.blame import Silence
 
 REST = "rest"

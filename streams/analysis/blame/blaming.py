@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.cause.cause import FEWEST, Cause
 from ragweir.metrics.cause.causes import FoundCauses, causes
+from ragweir.metrics.criterion import Criterion, criterion
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.analysis.blame.answer_pairs import AnswerPairs
@@ -20,7 +21,6 @@ from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
 from ragweir.streams.analysis.blame.facets import APPLICATION, KINDS, NOT_HELD, OWN, PART
 from ragweir.streams.analysis.blame.silences import Silences
 from ragweir.streams.analysis.blame.value_codes import MOST_FACETS, ValueCodes
-from ragweir.streams.analysis.labels.criteria import Criterion, criterion
 from ragweir.streams.settings import Settings
 
 

@@ -20,6 +20,7 @@ from typing_extensions import override
 from ragweir.errors import PermanentError
 from ragweir.metrics.cause.coded_facets import FACETS
 from ragweir.metrics.cause.servings import NONE, Servings
+from ragweir.metrics.criterion import BAD, GOOD, Criterion
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.answer_scope import BlameScope, without_answers
 from ragweir.streams.analysis.blame.facets import (
@@ -35,9 +36,7 @@ from ragweir.streams.analysis.blame.facets import (
     kind,
 )
 from ragweir.streams.analysis.blame.value_codes import DROPPED, ValueCodes
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import Evaluated, EvaluationLine, read_evaluations
-from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD
 
 _EVERYTHING = BlameScope()
 _HOUR_S = 3600

@@ -11,12 +11,13 @@ from math import isnan
 import numpy as np
 
 from ragweir.errors import ConfigurationError
+from ragweir.metrics.criterion import Criterion
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Source
 from ragweir.schemas.label import CANNOT_TELL, Label
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.analysis.dataset.condition import Condition, PeopleSaid, ScoreIs
-from ragweir.streams.analysis.labels.criteria import Criterion, criteria
+from ragweir.streams.analysis.labels.criteria import criteria
 from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.settings.labels import Question
 

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragweir.metrics.criterion import Criterion
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.services.shared.dimensions import label
 from ragweir.streams.settings import Slo
 

@@ -1,48 +1,15 @@
-"""Criteria: a metric and its threshold, by which an evaluation has a verdict."""
+"""The criteria of the questions that people answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ragweir.errors import ConfigurationError
+from ragweir.metrics.criterion import Criterion, criterion
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.settings import LabelSettings
 from ragweir.streams.settings.labels import Question
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """A metric and its threshold."""
-
-    metric: str
-    threshold: float
-    higher_is_better: bool
-    suite: str | None
-    """The suite that computes the metric; None for a free metric, which every event has."""
-
-    def is_bad(self, value: float) -> bool:
-        """Return whether a value is on the bad side of the threshold.
-
-        >>> Criterion("unsupported_risk", 0.8, False, None).is_bad(0.9)
-        True
-        """
-        return value < self.threshold if self.higher_is_better else value > self.threshold
-
-
-def criterion(metric: str, threshold: float, catalogue: Mapping[str, Metric]) -> Criterion:
-    """Return the criterion of a metric of the catalogue.
-
-    Raises:
-        ConfigurationError: if there is no such metric, or neither direction of it is better.
-    """
-    if (found := catalogue.get(metric)) is None:
-        raise ConfigurationError(f"there is no metric {metric}{nearest_hint(metric, catalogue)}")
-    if found.better == "neither" or found.labels:
-        raise ConfigurationError(f"{metric} is better in neither direction, so that no threshold divides bad from good")
-    suite = None if found.cost == "free" else found.group
-    return Criterion(metric, threshold, found.better == "higher", suite)
 
 
 def criteria(question: Question, catalogue: Mapping[str, Metric]) -> list[Criterion]:

@@ -15,12 +15,13 @@ import numpy as np
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation import selection
+from ragweir.metrics.criterion import BAD, GOOD
 from ragweir.metrics.people.planning import JudgedAnswers, halves, labels_needed
 from ragweir.metrics.people.sampling import chances, systematic
 from ragweir.schemas.label import Draw, LabelDraw, LabelledScore, QueuedAnswer, VerdictSums
 from ragweir.schemas.window import SelectionSums, SuiteChance
 from ragweir.streams.analysis.labels.evaluated import Evaluated, Rows
-from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, Frame
+from ragweir.streams.analysis.labels.sampling_frame import Frame
 
 _ID_BYTES = 6
 

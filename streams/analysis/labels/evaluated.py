@@ -18,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.errors import PermanentError
+from ragweir.metrics.criterion import BAD, GOOD, Criterion, verdict_of
 from ragweir.schemas.evaluation import Source, Version, supersedes
-from ragweir.streams.analysis.labels.criteria import Criterion
-from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, NOT_SELECTED, UNANSWERED, UNDEFINED, Tally
+from ragweir.streams.analysis.labels.sampling_frame import Tally
 from ragweir.streams.files.events import scan_events
 
 MAX_BYTES = 16 * 1024 * 1024
 """Size of the largest line of evaluations or labels."""
 Rows = NDArray[np.int64]
 """Numbers of events, from 0."""
-_FINAL = ("judged", "failed")
 
 
 class Group(NamedTuple):
@@ -159,7 +158,10 @@ class Evaluated:
             return
         # All that may raise comes first, so that a line that is none leaves no column longer than another.
         scores = self._values(line)
-        verdicts = [_verdict(line, each, score) for each, score in zip(self.criteria, scores, strict=True)]
+        suites, undefined = line.decision.suites, line.undefined
+        verdicts = [
+            verdict_of(each, score, suites, undefined) for each, score in zip(self.criteria, scores, strict=True)
+        ]
         judge = line.judge
         group = Group(
             line.application,
@@ -288,17 +290,3 @@ def _put(column: array[Any], row: int, value: float) -> None:
         column.append(value)
     else:
         column[row] = value
-
-
-def _verdict(line: EvaluationLine, criterion: Criterion, value: float | None) -> tuple[int, float]:
-    """Return the verdict on an event, and its probability of being judged."""
-    if criterion.suite is None:
-        return UNDEFINED if value is None else BAD if criterion.is_bad(value) else GOOD, 1.0
-    own = next((each for each in line.decision.suites if each.suite == criterion.suite), None)
-    if own is None or not own.probability or own.status == "not_selected":
-        return NOT_SELECTED, own.probability if own else 0.0
-    if value is not None and own.status == "judged":
-        return BAD if criterion.is_bad(value) else GOOD, own.probability
-    if value is None and criterion.metric in line.undefined and own.status in _FINAL:
-        return UNDEFINED, own.probability
-    return UNANSWERED, own.probability

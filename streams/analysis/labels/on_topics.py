@@ -22,12 +22,12 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, Rejected
+from ragweir.metrics.criterion import Criterion
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.interaction import RecordPart
 from ragweir.schemas.label import Draw, Label, QueuedAnswer, draw_key, label_key
 from ragweir.schemas.window import duration_s
 from ragweir.streams.analysis.evaluation_source import EvaluationSource, ShowProgress
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.drawing import DrawnQueue
 from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.store import LabelFile, PeopleLabels, read_labels

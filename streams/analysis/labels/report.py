@@ -9,10 +9,10 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from ragweir.metrics.criterion import Criterion
 from ragweir.metrics.people.agreement import Agreement, PeopleVerdict, agreement, kappa
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.label import Draw, Label
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.sampling_frame import Frame
 from ragweir.streams.analysis.labels.store import PeopleLabels

@@ -10,16 +10,13 @@ import msgspec
 from ragweir.metrics.aggregation import selection
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import NO_EVENTS, SCALE, Chance, Weights
+from ragweir.metrics.criterion import BAD, GOOD, NOT_SELECTED, UNDEFINED
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.label import Draw
 from ragweir.schemas.window_record import ChanceRecord, SelectionRecord
 
 NO_CHANCE = Chance()
 """The probabilities of no events."""
-BAD, GOOD, UNANSWERED, UNDEFINED, NOT_SELECTED = range(5)
-"""Verdicts of a metric on an event: bad or good; selected to be judged without an answer; not defined for the event;
-not selected to be judged."""
-
 Tally = Mapping[tuple[int, float], int]
 """Numbers of events by verdict and probability of being judged."""
 

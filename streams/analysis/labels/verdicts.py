@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from typing_extensions import override
 
+from ragweir.metrics.criterion import BAD, GOOD, Criterion
 from ragweir.schemas.label import Draw, Label
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import Evaluated, Rows
-from ragweir.streams.analysis.labels.sampling_frame import BAD, GOOD, Frame
+from ragweir.streams.analysis.labels.sampling_frame import Frame
 from ragweir.streams.settings.labels import Question
 
 

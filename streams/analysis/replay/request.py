@@ -232,6 +232,7 @@ def topic_names(settings: Settings, run: Run) -> list[str]:
     names = ["interactions"] * bool(run.files) + ["evaluations", "windows", "dead-letter"]
     if run.asked.judge != "never":
         names += [name for name in TOPICS if name.startswith("judge.")]
+    names += ["documents"] * settings.blame.enabled
     return names + ["otlp.evaluations"] * (settings.output.otlp is not None)
 
 

@@ -37,6 +37,7 @@ ORDER = (
     *("otlp.evaluations", *(formatted("evaluations", form) for form in FORMATS), "evaluations"),
     *("judge.anchors", "judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
     *("redrive", "interactions", "assembly", "spans", "control", "labels", "labels.draws"),
+    "documents",
     *("feedback.unmatched", "feedback.waiting", "feedback"),
 )
 """The topics in the order in which they grow: each after the outputs of its readers."""

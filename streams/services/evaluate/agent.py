@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ from ragweir.streams.services.evaluate.filters import Filters
 from ragweir.streams.services.evaluate.parts import EvaluatePreparation, EvaluateRecovery
 from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.services.shared.routing_rows import ROUTING_AHEAD, RowSource
+from ragweir.streams.services.shared.row_writer import DOCUMENTS, EventRow, RowConfig, RowWriter
 
 if TYPE_CHECKING:
     from ragweir.streams.traces.otlp_results import OtlpResults
@@ -82,6 +84,8 @@ class EvaluateConfig:
     """True if records have no meaningful timestamps, since they were made from a file."""
     default_time: datetime | None = None
     """The time of events that have none, whose evaluations are flagged `time_defaulted`; None rejects them."""
+    documents: RowConfig | None = None
+    """Makes the rows of the topic `documents`; None if they are not written."""
     duplicate_horizon: int = 0
     """The number of offsets back within which an id makes an event a duplicate."""
 
@@ -102,6 +106,7 @@ class EvaluateAgent(Agent):
         self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _REQUEST_OVERHEAD_BYTES
         self._duplicates = Duplicates(config.duplicate_horizon) if duplicates is None else duplicates
         self._writer = EvaluationWriter()
+        self._row_writer = RowWriter(_SERVICE, "scored", config.documents) if config.documents else None
         self._rows = config.rows.rows
         self._preparation = EvaluatePreparation(config.rows, config.decoders, self._duplicates.horizon)
         self._recovery = EvaluateRecovery(self._identities)
@@ -119,7 +124,8 @@ class EvaluateAgent(Agent):
     def outputs(self) -> tuple[str, ...]:
         requests = ("judge.requests",) if self._config.router else ()
         results = (OTLP_EVALUATIONS,) if self._config.otlp else ()
-        return ("evaluations", *requests, *results, "dead-letter")
+        rows = (DOCUMENTS,) if self._row_writer else ()
+        return ("evaluations", *requests, *results, *rows, "dead-letter")
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
@@ -130,11 +136,12 @@ class EvaluateAgent(Agent):
         outcome, panics = Outcome(settled=list(records)), self._panics
         self._rows = self._config.rows.rows
         outcome.counts["ragweir_events_in_total",] += len(records)
+        rows: list[EventRow] = []
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
             repeated = False
             for index, event in enumerate(self.read(record, outcome.counts)):
-                settled = event if isinstance(event, Rejected) else self._settle(*event, record, index, outcome)
+                settled = event if isinstance(event, Rejected) else self._settle(*event, record, index, outcome, rows)
                 if isinstance(settled, Evaluation):
                     evaluated.append((record, settled))
                 elif settled is not None:
@@ -145,6 +152,8 @@ class EvaluateAgent(Agent):
                     repeated = True
         for record in {record.topic_partition: record for record in records}.values():
             self._duplicates.advance(record.topic_partition, record.offset)
+        if self._row_writer:
+            outcome.emissions += self._row_writer.emissions(rows)
         _count(outcome, [evaluation for _, evaluation in evaluated])
         if not self._config.ignore_record_timestamp:
             _measure(outcome, evaluated)
@@ -248,7 +257,13 @@ class EvaluateAgent(Agent):
             yield event if isinstance(event, Rejected) else self._evaluation(*event, record, index)
 
     def _settle(
-        self, event: Interaction, time: datetime, record: Record, index: int, outcome: Outcome
+        self,
+        event: Interaction,
+        time: datetime,
+        record: Record,
+        index: int,
+        outcome: Outcome,
+        rows: list[EventRow],
     ) -> Evaluation | Rejected | None:
         """Add an event's evaluation to the outcome, and return it; a rejection, or None for an event only counted."""
         filters = self._config.filters
@@ -263,7 +278,7 @@ class EvaluateAgent(Agent):
             if not filters.admit_scores(evaluation.scores, evaluation.categories):
                 outcome.counts["ragweir_filtered_total",] += 1
                 return None
-            evaluation, emissions = self._emissions(evaluation, event)
+            evaluation, emissions = self._emissions(evaluation, event, rows)
         except Rejected as rejected:
             return rejected
         except MemoryError:  # It is no defect of the event: there may be no memory for any.
@@ -314,12 +329,15 @@ class EvaluateAgent(Agent):
         )
         return evaluation, scored.raised
 
-    def _emissions(self, evaluation: Evaluation, event: Interaction) -> tuple[Evaluation, list[Emission]]:
+    def _emissions(
+        self, evaluation: Evaluation, event: Interaction, rows: list[EventRow]
+    ) -> tuple[Evaluation, list[Emission]]:
         """Return the evaluation as it is emitted, and its emissions: itself, its judge request and its OTLP form."""
         requests = []
+        hashed = self._row_writer.hashed(evaluation, event.contexts) if self._row_writer else None
         value = self._writer.encode(evaluation)
         if self._writer.is_selected(evaluation):
-            request = encode(self._request(evaluation, event))
+            request = encode(self._request(evaluation, event, hashed or (b"", b"")))
             if len(request) <= self._most_request_bytes:
                 requests = [_emission("judge.requests", "judge_request", "judge_request", evaluation, request)]
             else:
@@ -328,9 +346,11 @@ class EvaluateAgent(Agent):
         written = _emission("evaluations", "evaluation.scored", "scored", evaluation, value)
         written = written._replace(headers=(*score_headers(evaluation, value), *written.headers))
         results = self._config.otlp.emissions(_SERVICE, evaluation) if self._config.otlp else []
+        if hashed:
+            rows.append(EventRow(evaluation, *hashed))
         return evaluation, [written, *requests, *results]
 
-    def _request(self, evaluation: Evaluation, event: Interaction) -> JudgeRequest:
+    def _request(self, evaluation: Evaluation, event: Interaction, hashed: tuple[bytes, bytes]) -> JudgeRequest:
         if event.query is None or event.response is None:
             raise ValueError("an event without query or response is not selected")
         most = self._config.limits.max_contexts
@@ -344,6 +364,8 @@ class EvaluateAgent(Agent):
             response=event.response,
             contexts=tuple(captured[:most]) if known else None,
             expected=event.expected,
+            documents=b64encode(hashed[0]).decode(),
+            chunks=b64encode(hashed[1]).decode(),
         )
 
 

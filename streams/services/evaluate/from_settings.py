@@ -7,6 +7,7 @@ from ragweir.streams.runtime.kernel_choice import kernel_choice
 from ragweir.streams.services.evaluate.agent import EvaluateConfig
 from ragweir.streams.services.evaluate.routing import Router
 from ragweir.streams.services.shared.from_settings import catalogue, decoder, otlp_results
+from ragweir.streams.services.shared.row_writer import row_config
 from ragweir.streams.settings import Settings
 from ragweir.streams.settings.events import JSON, OTLP
 
@@ -38,5 +39,6 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is
         otlp=otlp_results(settings, metrics),
         explain=explain,
         router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,
+        documents=None if is_file else row_config(settings, metrics.metrics),
         duplicate_horizon=settings.input.duplicate_horizon,
     )

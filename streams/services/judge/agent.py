@@ -29,12 +29,14 @@ from ragweir.streams.services.judge.fairness import ABOVE_SHARE, TenantShares
 from ragweir.streams.services.judge.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
 from ragweir.streams.services.judge.holding import HELD_PER_JOB, MOST_HELD_BYTES, RUNNING, JudgeHolding
 from ragweir.streams.services.judge.job import JobResult, JudgePool
+from ragweir.streams.services.judge.judged_rows import judged_rows
 from ragweir.streams.services.judge.ledger import Budget
 from ragweir.streams.services.judge.parts import JudgePreparation, JudgeRecovery
 from ragweir.streams.services.judge.request_state import RequestState
 from ragweir.streams.services.judge.results import result, waiting
 from ragweir.streams.services.judge.settling import found, missing
 from ragweir.streams.services.judge.worker_ledgers import WorkerLedgers
+from ragweir.streams.services.shared.row_writer import DOCUMENTS, RowWriter
 
 _SERVICE, _REQUESTS = "judge", "judge.requests"
 _OTHER_OWNER_PAUSE = timedelta(seconds=5)
@@ -60,12 +62,14 @@ class JudgeAgent(Agent):
         self._holding = JudgeHolding(self._requests, self._shares, judge.concurrency, moves=config.moves)
         self._preparation = JudgePreparation(config.rates)
         self._recovery = JudgeRecovery(config.max_bytes)
+        self._row_writer = RowWriter(_SERVICE, "judged", config.documents) if config.documents else None
 
     @property
     @override
     def outputs(self) -> tuple[str, ...]:
         anchors = ("judge.anchors",) if self._config.anchors else ()
-        return (*self._OUTPUTS, *anchors, *((OTLP_EVALUATIONS,) if self._config.otlp else ()))
+        rows = (DOCUMENTS,) if self._row_writer else ()
+        return (*self._OUTPUTS, *anchors, *rows, *((OTLP_EVALUATIONS,) if self._config.otlp else ()))
 
     @property
     @override
@@ -188,13 +192,15 @@ class JudgeAgent(Agent):
         self._book()
         outcome = Outcome()
         outcome.emissions += self._due_anchors(day)
-        self._requests.emit(outcome, max_settled)
+        emitted = self._requests.emit(outcome, max_settled)
         # Before requests are moved, so that no slot stays free.
         self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
         if self._holding.reads_on:
             surplus = self._shares.surplus(self._requests.in_state(RequestState.WAITING))
             self._admission.move(surplus, self._now)
-        self._requests.emit(outcome, max_settled)
+        emitted += self._requests.emit(outcome, max_settled)
+        if self._row_writer:
+            outcome.emissions += judged_rows(self._row_writer, emitted)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         if self._config.rates:
             outcome.emissions += self._config.rates.emissions(now_s)

@@ -15,6 +15,7 @@ from ragweir.streams.settings import JudgeSettings
 if TYPE_CHECKING:
     from ragweir.streams.services.judge.anchor_runs import AnchorSet
     from ragweir.streams.services.judge.rate_ledger import RateLedger
+    from ragweir.streams.services.shared.row_writer import RowConfig
     from ragweir.streams.traces.otlp_results import OtlpResults
 
 
@@ -48,5 +49,7 @@ class JudgeConfig:
     """The largest request that is read."""
     otlp: OtlpResults | None = None
     """Makes the OpenTelemetry form of evaluations; None if it is not written."""
+    documents: RowConfig | None = None
+    """Makes the rows of the topic `documents`; None if they are not written."""
     clock: Callable[[], float] = machine.monotonic
     """Monotonic seconds."""

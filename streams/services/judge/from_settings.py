@@ -8,6 +8,7 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.services.judge.config import JudgeConfig
 from ragweir.streams.services.judge.redaction import Redactor
 from ragweir.streams.services.shared.from_settings import catalogue, otlp_results
+from ragweir.streams.services.shared.row_writer import row_config
 from ragweir.streams.settings import Settings
 
 
@@ -38,4 +39,5 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
         off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in metrics.metrics),
         max_bytes=max_record_bytes(settings.limits.max_event_bytes),
         otlp=otlp_results(settings, metrics),
+        documents=row_config(settings, metrics.metrics),
     )

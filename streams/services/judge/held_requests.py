@@ -147,14 +147,15 @@ class PartitionBuffer:
     requests: deque[HeldRequest] = field(default_factory=deque)
     _committed: Finished | None = None
 
-    def emit(self, outcome: Outcome, most: int) -> None:
-        """Emit the finished prefix, until the outcome settles `most` requests."""
+    def emit(self, outcome: Outcome, most: int) -> Iterator[HeldRequest]:
+        """Emit the finished prefix, until the outcome settles `most` requests; yield those that are emitted."""
         for request in self.requests:
             if request.state.is_emitted:
                 continue
             if not request.state.has_result or len(outcome.settled) >= most:
                 return
             request.emit(outcome)
+            yield request
 
     def finished(self) -> Finished | None:
         """Return the last request that is finished once the current transaction is committed.
@@ -231,10 +232,9 @@ class HeldRequests:
         """Return the requests in one of these states, in the order of their arrival."""
         return [request for request in self if request.state in states]
 
-    def emit(self, outcome: Outcome, most: int) -> None:
-        """Emit the finished prefix of each partition, until the outcome settles `most` requests."""
-        for buffer in self._buffers.values():
-            buffer.emit(outcome, most)
+    def emit(self, outcome: Outcome, most: int) -> list[HeldRequest]:
+        """Emit the finished prefix of each partition, until the outcome settles `most` requests; return those."""
+        return [request for buffer in self._buffers.values() for request in buffer.emit(outcome, most)]
 
     def finished(self, partition: int) -> tuple[Finished, ...]:
         """Return the last request of a partition in each topic that is finished once the transaction is committed."""

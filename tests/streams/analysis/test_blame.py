@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.metrics.criterion import Criterion
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.answer_scope import blame_scope
 from ragweir.streams.analysis.blame.blame_page import page
@@ -18,7 +19,6 @@ from ragweir.streams.analysis.blame.blaming import blame_criterion, blame_rows, 
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
 from ragweir.streams.analysis.blame.silences import Silences
 from ragweir.streams.analysis.blame.value_codes import DROPPED, LONGEST, MOST_FACETS, ValueCodes
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.services.shared.from_settings import known_catalogue
 from ragweir.streams.settings import Settings, from_groups

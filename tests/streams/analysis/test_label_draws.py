@@ -11,10 +11,10 @@ import pytest
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.estimate import Estimate, EstimatedMetric
 from ragweir.metrics.aggregation.selection import Chance, Weights
+from ragweir.metrics.criterion import Criterion
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.label import Draw, Label
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.drawing import DrawnQueue, draw, labels_for_width
 from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.report import AgreementTable, report

@@ -15,9 +15,10 @@ import orjson
 import pytest
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.metrics.criterion import Criterion, criterion
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.label import Label, LabelDraw
-from ragweir.streams.analysis.labels.criteria import Criterion, criteria, criterion
+from ragweir.streams.analysis.labels.criteria import criteria
 from ragweir.streams.analysis.labels.drawing import DrawnQueue, draw
 from ragweir.streams.analysis.labels.evaluated import Evaluated, read_evaluated
 from ragweir.streams.analysis.labels.on_topics import TopicLabels

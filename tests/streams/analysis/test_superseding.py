@@ -7,9 +7,9 @@ import numpy as np
 import orjson
 import pytest
 
+from ragweir.metrics.criterion import Criterion
 from ragweir.streams.analysis.compare.pairing import Pairing
 from ragweir.streams.analysis.explain import from_file
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.evaluated import read_evaluated
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.console.store.load import load_evaluations

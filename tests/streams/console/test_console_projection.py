@@ -12,11 +12,11 @@ import pytest
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
+from ragweir.metrics.criterion import Criterion
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.label import Label
-from ragweir.streams.analysis.labels.criteria import Criterion
 from ragweir.streams.analysis.labels.drawing import draw
 from ragweir.streams.analysis.labels.evaluated import Evaluated
 from ragweir.streams.analysis.labels.report import report
