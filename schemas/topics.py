@@ -309,7 +309,7 @@ TOPICS = {
             24,
             "values of feedback; givers are keyed hashes",
             # Tally reads its values when it is assigned a partition.
-            readers=("tally",),
+            readers=("tally", "console"),
             writers=("tally",),
             need="feedback",
             config=(BROKER_TIME,),

@@ -152,6 +152,9 @@ if needs console; then
     allow ragweir-console Write --topic "${prefix}labels"
     allow ragweir-console Describe --group "$reader"
 fi
+if needs console feedback; then
+    allow ragweir-console Read --topic "${prefix}feedback.joined"
+fi
 
 # operator
 allow ragweir-operator Write --topic "${prefix}redrive" --topic "${prefix}labels" --topic "${prefix}labels.draws"

@@ -125,7 +125,8 @@ def show_files(
             _FileQueue(effective, queue, labels, events, seen_by_raters(content.texts), opened),
             content.seen.has,
         )
-        serve(effective, [*page_routes(content), *review_routes(desk, draw)], content.store.state().answers)
+        pages = [*page_routes(content), *review_routes(desk, draw, content.state)]
+        serve(effective, pages, content.store.state().answers)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from ragweir.streams.analysis.evaluation_lookup import EvaluationLookup
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.report import LabelReport
+from ragweir.streams.console.page_state import PageState
 from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.settings import Settings
@@ -39,5 +40,16 @@ class ConsoleContent:
     """Remembers the answers whose scores people have seen."""
     letter: Callable[[tuple[int, int]], Letter | None] | None = None
     """Reads the dead letter at a partition and an offset; None of files, which have none."""
+    lag: Callable[[], str | None] = lambda: None
+    """Says how far evaluation is behind; None of files, which nothing follows."""
     notes: tuple[str, ...] = ()
     """Sentences on what could not be read."""
+
+    @property
+    def is_live(self) -> bool:
+        """True if answers arrive while the pages are open."""
+        return self.letter is not None
+
+    def state(self) -> PageState:
+        """Return the state that every page shows."""
+        return PageState(self.store.state(), self.lag())

@@ -22,6 +22,7 @@ from ragweir.streams.analysis.labels.criteria import criteria
 from ragweir.streams.analysis.labels.evaluated import Evaluated, read_evaluated
 from ragweir.streams.analysis.labels.report import LabelReport, report
 from ragweir.streams.analysis.labels.store import PeopleLabels, read_labels
+from ragweir.streams.console.agreement_cache import AgreementCache
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
@@ -72,7 +73,7 @@ def content_of_files(
                 rules,
                 texts,
                 labels=people.labels_of,
-                agreement=people.agreement,
+                agreement=AgreementCache(people.version, people.agreement),
                 causes=partial(_causes, settings, files),
                 agreement_command=people.command,
                 seen=seen,
@@ -105,6 +106,13 @@ class _People:
 
     def _labels(self) -> PeopleLabels:
         return read_labels(self._file) if self._file and self._file.exists() else PeopleLabels()
+
+    def version(self) -> tuple[int, ...]:
+        """Return numbers that change with the file."""
+        if self._file is None or not self._file.exists():
+            return ()
+        status = self._file.stat()
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def agreement(self) -> LabelReport:
         labels = self._labels()

@@ -9,6 +9,7 @@ from functools import partial
 from ragweir.schemas.label import WITHDRAWN
 from ragweir.streams.analysis.blame.blame_question import BlameQuestion, causes_of
 from ragweir.streams.analysis.blame.blame_report import BlameReport
+from ragweir.streams.analysis.checks.lag import evaluation_lag
 from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.analysis.evaluation_lookup import TopicLookup
 from ragweir.streams.analysis.evaluation_source import EvaluationSource, unseen
@@ -16,7 +17,9 @@ from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.criteria import criteria
 from ragweir.streams.analysis.labels.report import report
+from ragweir.streams.console.agreement_cache import AgreementCache
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.page_state import LagWatch
 from ragweir.streams.console.request_counts import CountedFetcher, RequestCounts
 from ragweir.streams.console.seen_answers import SeenAnswers
 from ragweir.streams.console.store.answer_store import AnswerStore
@@ -58,10 +61,11 @@ def content_of_topics(settings: Settings, counts: RequestCounts | None = None) -
             rules,
             texts,
             labels=lambda event_id: [each for each in store.labels_of(event_id) if each.value != WITHDRAWN],
-            agreement=lambda: report(store.people_labels(), asked),
+            agreement=AgreementCache(store.labels_version, lambda: report(store.people_labels(), asked)),
             causes=partial(_causes, settings),
             agreement_command="ragweir labels report",
             seen=seen,
+            lag=LagWatch(partial(evaluation_lag, settings)).say,
             letter=lambda at: read_letter(found) if (found := fetcher.fetch(letters, *at)) else None,
         )
 

@@ -12,6 +12,8 @@ from starlette.responses import HTMLResponse
 from ragweir.streams.console.template_filters import FILTERS
 
 FOLDER = Path(__file__).parent
+ZONE = "zone"
+"""Parameter of an address that says nothing to the server: with `zone=local` the script shows times in local time."""
 _environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(FOLDER / "templates"),
     autoescape=True,

@@ -83,7 +83,7 @@ def run(
         projection.open()  # So that the pages find a store.
         projection.close()
         desk = ReviewDesk(settings, lambda: topic_queue(settings, content.texts), content.seen.has)
-        pages = [*page_routes(content), *review_routes(desk, "ragweir labels draw")]
+        pages = [*page_routes(content), *review_routes(desk, "ragweir labels draw", content.state)]
         with served(application(pages, own, token, counts), listening, counts):
             login = kept_login(own, token, is_seen_by_person=is_seen_by_person)
             say(f"The answers of {settings.topics.prefix}evaluations are shown at {address}{login}")

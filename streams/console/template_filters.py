@@ -46,13 +46,14 @@ def _joins(around: str) -> bool:
     return len(around) == 3 and not around[0].isascii() and not around[2].isascii()
 
 
-def moment(time: datetime) -> str:
-    """Return a time to the second, in UTC.
+def moment(time: datetime) -> Markup:
+    """Return a time to the second, in UTC; the script of the pages shows it in local time if the address asks for it.
 
     >>> moment(datetime(2026, 11, 21, 10, 3, 4, 230_000, UTC))
-    '2026-11-21 10:03:04 UTC'
+    Markup('<time datetime="2026-11-21T10:03:04Z">2026-11-21 10:03:04 UTC</time>')
     """
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    own = time.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(f"{own:%Y-%m-%dT%H:%M:%SZ}", f"{own:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def number(value: float) -> str:

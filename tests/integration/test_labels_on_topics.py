@@ -23,9 +23,11 @@ from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.kafka_texts import texts_in_kafka
 from ragweir.streams.analysis.labels.on_topics import LabelTopic, TopicLabels, read_topics
 from ragweir.streams.commands.progress import Bars
+from ragweir.streams.console.page_state import PageState
 from ragweir.streams.console.pages.review import review_routes
 from ragweir.streams.console.review_desk import ReviewDesk
 from ragweir.streams.console.review_queues import topic_queue
+from ragweir.streams.console.store.stored_answers import StoreState
 from ragweir.streams.runtime.kafka.read_back import ReadBack, Written
 from ragweir.streams.runtime.kafka.reader import topics
 from ragweir.streams.runtime.kafka.topics import create_topics
@@ -187,7 +189,7 @@ def test_people_label_the_newest_draw_on_a_page(settings: Settings) -> None:
     evaluated(settings, range(20))
     assert ragweir(*command(settings, "labels", "draw", "--count", 4)).returncode == 0
     desk = ReviewDesk(settings, lambda: topic_queue(settings, ShownTexts(settings)), lambda *_: False)
-    browser = logged_in(console_of(review_routes(desk, "")))
+    browser = logged_in(console_of(review_routes(desk, "", lambda: PageState(StoreState(0, None, None, 1.0, 0), None))))
     for number in range(3):
         assert f"{number} of 4 answered" in browser.get("/review").text
         answer = desk.show("Ada")

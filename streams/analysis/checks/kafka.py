@@ -138,12 +138,22 @@ def sessions(context: CheckContext) -> str:
 
 def group(context: CheckContext) -> str:
     """Check the lag of the evaluate service, and that each partition has a worker."""
+    return f"{group_lag(context)}{_start_delay(context.settings)}"
+
+
+def group_lag(context: CheckContext) -> str:
+    """Return how many records the group of the evaluate service is behind.
+
+    Raises:
+        CheckFailed: if it cannot be known, or retention has deleted unread records.
+        CheckWarning: if a partition has no worker.
+    """
     settings = context.settings
     identity = Identity("evaluate", 0, settings.topics.prefix)
     partitions = context.partitions(settings.input_topic)
     committed, lag = context.committed(identity, partitions)
     if not committed:
-        return f"group {identity.group} has not started{_start_delay(settings)}"
+        return f"group {identity.group} has not started"
     unstarted = sorted({each.partition for each in partitions} - {each.partition for each in committed})
     if unstarted:
         raise CheckWarning(
@@ -151,7 +161,7 @@ def group(context: CheckContext) -> str:
             f"{', '.join(map(str, unstarted))} of {settings.input_topic}; workers find new partitions within a minute: "
             "if it stays so, see their logs"
         )
-    return f"group {identity.group} is {lag} records behind{_start_delay(settings)}"
+    return f"group {identity.group} is {lag} records behind"
 
 
 def _start_delay(settings: Settings) -> str:

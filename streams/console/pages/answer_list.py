@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -10,23 +10,25 @@ from urllib.parse import parse_qsl, urlencode
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from ragweir.errors import BadQuery
 from ragweir.streams.console.content import ConsoleContent
-from ragweir.streams.console.rendering import render
+from ragweir.streams.console.rendering import ZONE, render
 from ragweir.streams.console.store.answer_query import FIELDS, MAX_ROWS, TIME, AnswerQuery
+from ragweir.streams.console.store.feedback_rows import StoredFeedback
 from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer
 
 _PATH = "/answers"
-_FORM = ("metric", "low", "high")
-"""Fields of the form of filters that become a range, `min.METRIC` and `max.METRIC`."""
+_FORM = ("metric", "low", "high", "given")
+"""Fields of the form of filters that become a range, `min.METRIC` and `max.METRIC`, or one value, `feedback.NAME`."""
 _HEADLINES = ("unsupported_risk", "context_support", "judge_faithfulness", "unsupported_sentences")
 _MOST_COLUMNS = 5
 _MOST_CHOICES = 200
 _MOST, _MOST_FIELDS = 8_192, 200
 """Limits on what a form sends: characters and fields."""
+_ROW_DIGITS = 18
 
 
 class ListColumn(NamedTuple):
@@ -63,7 +65,7 @@ def list_routes(content: ConsoleContent) -> list[BaseRoute]:
             return RedirectResponse(f"{_PATH}?{wanted}" if wanted else _PATH, 303)
         query = _parsed(request.url.query)
         page = _searched(content, query)
-        columns = _columns(content, query)
+        columns, state = _columns(content, query), content.state()
         content.seen.add(request.state.person, (each.event_id for each in page.answers))
         return render(
             request,
@@ -77,7 +79,14 @@ def list_routes(content: ConsoleContent) -> list[BaseRoute]:
             filters=list(_filters(query)),
             following=page.next and str(query.page(after=page.next)),
             preceding=page.previous and str(query.page(before=page.previous)),
-            state=content.store.state(),
+            state=state,
+            new=f"/answers.new?{urlencode({'row': state.kept.next_row})}&{query.page()}" if content.is_live else "",
+            feedback=content.store.feedback_of([each.event_id for each in page.answers]),
+            given=[
+                (f"{name} {value}", f"feedback.{name}={value}")
+                for name, value in content.store.feedback_values()
+                if "=" not in name
+            ],
             choices={name: content.store.values(name, _MOST_CHOICES) for name in FIELDS},
             metrics=sorted(content.store.metrics()),
             slos=[each.name for each in content.settings.slo],
@@ -91,12 +100,22 @@ def list_routes(content: ConsoleContent) -> list[BaseRoute]:
             _lines(content, query, first, request.state.person), media_type="application/jsonl", headers=headers
         )
 
-    return [Route(_PATH, answers), Route(f"{_PATH}.jsonl", download)]
+    def new(request: Request) -> Response:
+        row = request.query_params.get("row", "")
+        if not (row.isascii() and row.isdecimal() and len(row) < _ROW_DIGITS):
+            raise HTTPException(400, "row is the number of a row")
+        query = _parsed(request.url.query, "row")
+        try:
+            return PlainTextResponse(f"{content.store.number_since(query, int(row))}")
+        except BadQuery as error:
+            raise HTTPException(400, str(error)) from None
+
+    return [Route(_PATH, answers), Route(f"{_PATH}.jsonl", download), Route(f"{_PATH}.new", new)]
 
 
-def _parsed(text: str) -> AnswerQuery:
+def _parsed(text: str, *ignored: str) -> AnswerQuery:
     try:
-        return AnswerQuery.parse(text)
+        return AnswerQuery.parse(text, (ZONE, *ignored))
     except BadQuery as error:
         raise HTTPException(400, str(error)) from None
 
@@ -125,6 +144,9 @@ def _from_form(text: str) -> str | None:
     if metric:
         sides = (("min", given.get("low", "").strip()), ("max", given.get("high", "").strip()))
         kept += [(f"{side}.{metric}", value) for side, value in sides if value]
+    name, _, value = given.get("given", "").partition("=")
+    if name.startswith("feedback."):
+        kept.append((name, value))
     return urlencode(kept, errors="surrogatepass")
 
 
@@ -161,6 +183,9 @@ def _filters(query: AnswerQuery) -> Iterator[ListFilter]:
         high = f" ≤ {each.high:g}" if each.high is not None else ""
         others = tuple(other for other in query.ranges if other != each)
         yield ListFilter(f"{low}{each.metric}{high}", str(replace(bare, ranges=others)))
+    for name, value in query.given:
+        left = tuple(each for each in query.given if each != (name, value))
+        yield ListFilter(f"{name} {value}", str(replace(bare, given=left)))
     for flag in query.flags:
         yield ListFilter(
             f"flag {flag}", str(replace(bare, flags=tuple(other for other in query.flags if other != flag)))
@@ -171,6 +196,7 @@ def _filters(query: AnswerQuery) -> Iterator[ListFilter]:
         "slo": ("bad for SLO", query.slo),
         "judged": ("", None if query.judged is None else "judged" if query.judged else "not judged"),
         "labelled": ("", None if query.labelled is None else "labelled" if query.labelled else "not labelled"),
+        "has_feedback": ("feedback", None if query.has_feedback is None else "yes" if query.has_feedback else "no"),
         "id_part": ("id has", query.id_part),
         "session": ("session", query.session),
         "question": ("question", query.question),
@@ -187,13 +213,15 @@ def _lines(content: ConsoleContent, query: AnswerQuery, page: AnswerPage, person
     """Yield the answers of a list as JSON lines, page by page."""
     while True:
         content.seen.add(person, (each.event_id for each in page.answers))
-        yield b"".join(orjson.dumps(_line(each), option=orjson.OPT_UTC_Z) + b"\n" for each in page.answers)
+        feedback = content.store.feedback_of([each.event_id for each in page.answers])
+        lines = (_line(each, feedback.get(each.event_id, ())) for each in page.answers)
+        yield b"".join(orjson.dumps(line, option=orjson.OPT_UTC_Z) + b"\n" for line in lines)
         if page.next is None:
             return
         page = content.store.search(query.page(after=page.next))
 
 
-def _line(answer: StoredAnswer) -> dict[str, object]:
+def _line(answer: StoredAnswer, feedback: Sequence[StoredFeedback]) -> dict[str, object]:
     return {
         "event_id": answer.event_id,
         "event_time": answer.event_time,
@@ -208,4 +236,5 @@ def _line(answer: StoredAnswer) -> dict[str, object]:
             for suite, (status, probability) in answer.decisions.items()
         },
         "source": answer.source and answer.source.model_dump(),
+        "feedback": [{"name": each.name, "value": each.value, "time": each.time} for each in feedback],
     }

@@ -15,7 +15,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.analysis.evidence.answer_evidence import answer_evidence
 from ragweir.streams.analysis.originals import Original
 from ragweir.streams.console.content import ConsoleContent
-from ragweir.streams.console.rendering import render
+from ragweir.streams.console.rendering import ZONE, render
 from ragweir.streams.console.store.answer_query import AnswerQuery
 from ragweir.streams.console.store.stored_answers import StoredAnswer
 
@@ -32,7 +32,7 @@ def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
     def answer(request: Request) -> Response:
         event_id = request.path_params.get("event_id") or request.query_params.get("event", "")
         try:
-            query = AnswerQuery.parse(request.url.query, ignored=("event",))
+            query = AnswerQuery.parse(request.url.query, ignored=("event", ZONE))
             stored = content.store.found(event_id)
             before, after = content.store.neighbours(query, event_id) if stored else (None, None)
         except BadQuery as error:
@@ -40,7 +40,7 @@ def answer_routes(content: ConsoleContent) -> list[BaseRoute]:
         if stored is None:
             raise HTTPException(404, "There is no answer with this id here.")
         content.seen.add(request.state.person, [event_id])
-        search, state = str(query.page()), content.store.state()
+        search, state = str(query.page()), content.state()
         return render(
             request, "answer.html", **_values(content, stored), before=before, after=after, search=search, state=state
         )
@@ -66,6 +66,7 @@ def _values(content: ConsoleContent, stored: StoredAnswer) -> dict[str, Any]:
         "facts": [(name, value) for name in _FACTS if (value := getattr(evaluation, name)) is not None],
         "command": content.reader.command(evaluation),
         "trace": _trace(content, evaluation),
+        "given": content.store.feedback_of([stored.event_id]).get(stored.event_id, []),
         "direction": _direction,
     }
 

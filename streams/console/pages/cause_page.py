@@ -19,7 +19,7 @@ from ragweir.streams.analysis.blame.blame_report import BlameReport, NamedCause
 from ragweir.streams.analysis.blame.facets import DOCUMENT
 from ragweir.streams.console.cause_desk import CauseDesk
 from ragweir.streams.console.content import ConsoleContent
-from ragweir.streams.console.rendering import render
+from ragweir.streams.console.rendering import ZONE, render
 from ragweir.streams.console.store.answer_query import FIELDS, AnswerQuery, MetricRange
 from ragweir.streams.services.shared.from_settings import known_catalogue
 
@@ -52,15 +52,15 @@ def cause_routes(content: ConsoleContent) -> list[BaseRoute]:
     catalogue = known_catalogue(content.settings).metrics
 
     def cause(request: Request) -> Response:
-        state = content.store.state()
+        state = content.state()
         choices = list(names_to_ask(content.settings, catalogue, sorted(content.store.metrics())))
         query, name = _asked(request.url.query)
         name = name or query.slo or next(iter(choices), None)
-        until = query.until or (None if state.last is None else state.last + timedelta(microseconds=1))
+        until = query.until or (None if state.kept.last is None else state.kept.last + timedelta(microseconds=1))
         since = query.since or (None if until is None else until - _SPAN)
         query = replace(query, since=since, until=until)
         report, problem = None, ""
-        if name is not None and state.answers:
+        if name is not None and state.kept.answers:
             try:
                 report = desk.ask(BlameQuestion(name, since, until, query.where))
             except RagweirError as error:
@@ -79,7 +79,7 @@ def cause_routes(content: ConsoleContent) -> list[BaseRoute]:
             rows=rows,
             left_out=0 if report is None else max(0, len(report.causes) - _CAUSES),
             problem=problem,
-            is_pending=report is None and not problem and name is not None and state.answers,
+            is_pending=report is None and not problem and name is not None and state.kept.answers,
             all_bad=None if report is None else str(_bad(report, query, name)),
         )
 
@@ -94,7 +94,7 @@ def _asked(text: str) -> tuple[AnswerQuery, str | None]:
     """
     try:
         kept = "&".join(each for each in text.split("&") if each.partition("=")[2])
-        query = AnswerQuery.parse(kept, ignored=("metric",))
+        query = AnswerQuery.parse(kept, ignored=("metric", ZONE))
         name = next(iter(parse_qs(kept, max_num_fields=100).get("metric", ())), None)
     except (BadQuery, ValueError) as error:
         raise HTTPException(400, str(error)) from None

@@ -41,7 +41,7 @@ def compare_routes(content: ConsoleContent) -> list[BaseRoute]:
     folder = content.settings.console.folder / "compare"
 
     def comparisons(request: Request) -> Response:
-        return render(request, "comparisons.html", files=_files(folder), folder=str(folder))
+        return render(request, "comparisons.html", files=_files(folder), folder=str(folder), state=content.state())
 
     def comparison(request: Request) -> Response:
         # A name of the listing, so that none leads out of the folder.
@@ -67,6 +67,7 @@ def compare_routes(content: ConsoleContent) -> list[BaseRoute]:
             still=[each for each in whole if not (each.difference.rose or each.difference.fell)],
             sliced=[each for each in found.changes if each.dimension is not None and each.significant][:_MOST_SLICES],
             events=events,
+            state=content.state(),
         )
 
     return [Route("/compare", comparisons), Route("/compare/{name}", comparison)]

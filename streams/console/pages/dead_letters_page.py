@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -15,7 +16,6 @@ from ragweir.streams.analysis.dead_letters.letters import Letter, LetterGroup, g
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.rendering import render
 from ragweir.streams.runtime.records import Record
-from ragweir.streams.runtime.text.terminal import record_time
 
 _MOST_GROUPS = 100
 _MOST_LETTERS = 20
@@ -27,8 +27,8 @@ class ShownGroup(NamedTuple):
     """Dead letters of one reason."""
 
     group: LetterGroup
-    first: str
-    last: str
+    first: datetime | None
+    last: datetime | None
     command: str
     """The command that sends those of the class again."""
     letters: list[Letter]
@@ -43,13 +43,14 @@ def dead_letters_routes(content: ConsoleContent) -> list[BaseRoute]:
             Letter(_record(each.at, round(each.written.timestamp() * 1_000)), each.details, each.service)
             for each in stored
         ]
-        groups = group_letters(letters, lambda _: False)[:_MOST_GROUPS]
+        groups, state = group_letters(letters, lambda _: False)[:_MOST_GROUPS], content.state()
         return render(
             request,
             "dead_letters.html",
-            total=len(letters),
+            total=max(len(letters), state.kept.letters),
+            listed=len(letters),
             has_topics=content.letter is not None,
-            state=content.store.state(),
+            state=state,
             groups=[_shown(each, letters) for each in groups],
         )
 
@@ -66,7 +67,8 @@ def dead_letters_routes(content: ConsoleContent) -> list[BaseRoute]:
             request,
             "dead_letter.html",
             letter=found,
-            written=record_time(found.record.timestamp_ms),
+            state=content.state(),
+            written=_time(found.record.timestamp_ms),
             value=shown(found.record.value, _HEAD_BYTES) if is_shown else None,
             key=shown(found.record.key, 300) if is_shown else None,
             command=_command(found.details.error_class),
@@ -82,6 +84,14 @@ def _record(at: tuple[int, int], written_ms: int) -> Record:
     return Record("", *at, None, None, written_ms)
 
 
+def _time(timestamp_ms: int | None) -> datetime | None:
+    """Return the time of a timestamp; None if there is none, or it is none of a calendar's."""
+    try:
+        return None if timestamp_ms is None else datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def _command(error_class: str) -> str:
     return shlex.join(["ragweir", "dead-letter", "redrive", "--class", error_class, "--dry-run"])
 
@@ -89,5 +99,5 @@ def _command(error_class: str) -> str:
 def _shown(group: LetterGroup, letters: list[Letter]) -> ShownGroup:
     own = [each for each in letters if (each.service, each.details.error_class) == (group.service, group.error_class)]
     return ShownGroup(
-        group, record_time(group.first_ms), record_time(group.last_ms), _command(group.error_class), own[:_MOST_LETTERS]
+        group, _time(group.first_ms), _time(group.last_ms), _command(group.error_class), own[:_MOST_LETTERS]
     )

@@ -38,7 +38,7 @@ def agreement_routes(content: ConsoleContent) -> list[BaseRoute]:
             tables=tables,
             notes=found.notes,
             command=content.agreement_command,
-            state=content.store.state(),
+            state=content.state(),
         )
 
     return [Route("/agreement", agreement)]

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ragweir.streams.analysis.labels.rating import choices
+from ragweir.streams.console.page_state import PageState
 from ragweir.streams.console.rendering import render
 from ragweir.streams.console.review_desk import ReviewDesk
 from ragweir.streams.console.safety.forms import read_form
@@ -21,12 +22,13 @@ _AT_ONCE, _PER_SECOND = 30, 2.0
 _Act = Callable[[str, str, str], None]
 
 
-def review_routes(desk: ReviewDesk, how_to_draw: str) -> list[BaseRoute]:
+def review_routes(desk: ReviewDesk, how_to_draw: str, state: Callable[[], PageState]) -> list[BaseRoute]:
     """Return the routes of the review.
 
     Args:
         desk: asks people about the answers of a queue.
         how_to_draw: the command that draws a queue, which the page shows where there is none.
+        state: returns the state that every page shows.
     """
     rate = Rate(_AT_ONCE, _PER_SECOND)
     acts: dict[str, _Act] = {
@@ -38,7 +40,7 @@ def review_routes(desk: ReviewDesk, how_to_draw: str) -> list[BaseRoute]:
     def review(request: Request) -> Response:
         shown = desk.show(_labelling(desk, request))
         keys = choices(shown.question) if shown and shown.question else ()
-        return render(request, "review.html", shown=shown, choices=keys, how_to_draw=how_to_draw)
+        return render(request, "review.html", shown=shown, choices=keys, how_to_draw=how_to_draw, state=state())
 
     async def act(request: Request) -> Response:
         person = _labelling(desk, request)

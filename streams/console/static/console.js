@@ -35,3 +35,50 @@ for (const text of document.querySelectorAll("[data-copy]")) {
   });
   text.after(" ", button);
 }
+
+// A list asks every 15 s for the number of answers that have arrived since, while it is looked at.
+const news = document.querySelector("[data-new]");
+const ask = async () => {
+  if (document.hidden) return;
+  try {
+    const answer = await fetch(news.dataset.new, { redirect: "error", signal: AbortSignal.timeout(10_000) });
+    const count = answer.ok ? Number(await answer.text()) : 0;
+    if (!count) return;
+    news.firstElementChild.textContent = `${count.toLocaleString("en")} new or newly judged: show`;
+    news.hidden = false;
+  } catch {
+    // The console is away; the next question may reach it.
+  }
+};
+if (news) {
+  setInterval(ask, 15_000);
+  document.addEventListener("visibilitychange", ask);
+}
+
+// Times are in UTC; with zone=local in the address in this browser's zone, also on the pages that this one leads to.
+const zone = document.getElementById("zone");
+const isLocal = new URLSearchParams(location.search).get("zone") === "local";
+const withZone = (address, is) => {
+  const url = new URL(address, location.href);
+  if (is) url.searchParams.set("zone", "local");
+  else url.searchParams.delete("zone");
+  return url.pathname + url.search + url.hash;
+};
+if (isLocal) {
+  const two = { month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const shown = new Intl.DateTimeFormat("sv-SE", { year: "numeric", ...two, timeZoneName: "short" });
+  for (const time of document.querySelectorAll("time")) time.textContent = shown.format(new Date(time.dateTime));
+  for (const link of document.querySelectorAll('a[href^="/"]')) link.href = withZone(link.href, true);
+  for (const form of document.querySelectorAll('form[method="get"]')) {
+    const field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "zone", value: "local" });
+    form.append(field);
+  }
+}
+if (zone && document.querySelector("time")) {
+  const [now, link] = [zone.querySelector("b"), zone.querySelector("a")];
+  now.textContent = isLocal ? "local time" : "UTC";
+  link.textContent = isLocal ? "Show UTC" : "Show local time";
+  link.href = withZone(location.href, !isLocal);
+  zone.hidden = false;
+}

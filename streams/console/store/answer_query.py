@@ -85,6 +85,10 @@ class AnswerQuery:
     """True for judged answers, False for the others (`judged=yes` or `no`)."""
     labelled: bool | None = None
     """True for answers with a label of a person, False for the others (`labelled=yes` or `no`)."""
+    given: tuple[tuple[str, str], ...] = ()
+    """Feedback by name and value, as windows count it (`feedback.NAME`); values of one name are alternatives."""
+    has_feedback: bool | None = None
+    """True for answers about which users gave feedback, False for the others (`feedback=yes` or `no`)."""
     id_part: str | None = None
     """Part of the event id (`id`)."""
     session: str | None = None
@@ -119,33 +123,32 @@ class AnswerQuery:
         """
         found: dict[str, Any] = {}
         ranges: dict[str, MetricRange] = {}
-        where: list[tuple[str, str]] = []
+        listed: dict[str, list[Any]] = {"where": [], "given": [], "flags": []}
         without = frozenset(ignored)
         for name, value in _pairs(text):
             side, _, metric = name.partition(".")
             if name in without:
                 continue
             if name in FIELDS or (side in NESTED and metric):
-                where.append((name, value))
+                listed["where"].append((name, value))
+            elif side == _FEEDBACK and metric:
+                listed["given"].append((metric, value))
             elif side in _SIDES and metric:
                 old = ranges.get(metric, MetricRange(metric))
                 if getattr(old, _SIDES[side]) is not None:
                     raise BadQuery(f"{name} is there twice")
                 number = _number(name, value)
                 ranges[metric] = replace(old, low=number) if side == "min" else replace(old, high=number)
-            elif (parameter := _PARAMETERS.get(name)) is None:
-                raise BadQuery(f"there is no parameter {name!r}")
             elif name == _FLAG:
-                found["flags"] = (*found.get("flags", ()), value)
-            elif parameter.field in found:
-                raise BadQuery(f"{name} is there twice")
+                listed["flags"].append(_text(name, value))
             else:
-                found[parameter.field] = parameter.read(name, value)
+                _add(found, name, value)
         if {"after", "before"} <= found.keys():
             raise BadQuery("after and before are there, and one of them is a place in the list")
-        flags = tuple(sorted(set(found.pop("flags", ()))))
         return cls(
-            where=tuple(sorted(set(where))), ranges=tuple(ranges[each] for each in sorted(ranges)), flags=flags, **found
+            ranges=tuple(ranges[each] for each in sorted(ranges)),
+            **{field: tuple(sorted(set(values))) for field, values in listed.items()},
+            **found,
         )
 
     @override
@@ -161,6 +164,7 @@ class AnswerQuery:
                 if number is not None:
                     yield f"{side}.{each.metric}", repr(number)
         yield from ((_FLAG, flag) for flag in self.flags)
+        yield from ((f"{_FEEDBACK}.{name}", value) for name, value in self.given)
         for name, parameter in _PARAMETERS.items():
             value = getattr(self, parameter.field)
             if name != _FLAG and value != parameter.default:
@@ -188,6 +192,15 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         except UnicodeEncodeError:
             raise BadQuery("the query string is not UTF-8") from None
     return pairs
+
+
+def _add(found: dict[str, Any], name: str, value: str) -> None:
+    """Add the value of a parameter to the fields of a query."""
+    if (parameter := _PARAMETERS.get(name)) is None:
+        raise BadQuery(f"there is no parameter {name!r}")
+    if parameter.field in found:
+        raise BadQuery(f"{name} is there twice")
+    found[parameter.field] = parameter.read(name, value)
 
 
 def _number(name: str, value: str) -> float:
@@ -264,7 +277,7 @@ def _written_yes_no(value: bool) -> str:  # noqa: FBT001 - as the table calls it
     return "yes" if value else "no"
 
 
-_FLAG = "flag"
+_FLAG, _FEEDBACK = "flag", "feedback"
 _SIDES = {"min": "low", "max": "high"}
 _PARAMETERS = {
     "from": _Parameter("since", _time, written=_written_time),
@@ -273,6 +286,7 @@ _PARAMETERS = {
     "slo": _Parameter("slo", _text),
     "judged": _Parameter("judged", _yes_no, written=_written_yes_no),
     "labelled": _Parameter("labelled", _yes_no, written=_written_yes_no),
+    _FEEDBACK: _Parameter("has_feedback", _yes_no, written=_written_yes_no),
     "id": _Parameter("id_part", _text),
     "session": _Parameter("session", _text),
     "question": _Parameter("question", _text),

@@ -22,6 +22,14 @@ from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_query import NESTED, TIME, AnswerQuery, Cursor
 from ragweir.streams.console.store.applications import ApplicationCounting, ApplicationCounts
 from ragweir.streams.console.store.conditions import Conditions, rows_where
+from ragweir.streams.console.store.feedback_rows import (
+    FeedbackCount,
+    StoredFeedback,
+    events_with,
+    feedback_counts,
+    feedback_of,
+    feedback_values,
+)
 from ragweir.streams.console.store.layout import connect_reader, digest, size_of, time_of
 from ragweir.streams.console.store.names import Names, is_decision
 from ragweir.streams.console.store.order import PageRows
@@ -148,6 +156,20 @@ class AnswerStore:
             incomplete,
         )
 
+    def number_since(self, query: AnswerQuery, row: int) -> int:
+        """Return the number of answers of a list that arrived, or were judged, since the row of a number was the next.
+
+        Raises:
+            BadQuery: as `search`.
+        """
+        with self._reading() as reader:
+            wanted, found = self._conditions(reader).of(query), 0
+            for part in reader.parts.read(reader.db):
+                if part.first + part.rows > row:
+                    reader.check_time()
+                    found += int(np.count_nonzero(rows_where(wanted, part)[max(0, row - part.first) :]))
+        return found
+
     def found(self, event_id: str) -> StoredAnswer | None:
         """Return the answer with an event id, with its place in a list by time; None if it is not there."""
         with self._reading() as reader:
@@ -225,6 +247,21 @@ class AnswerStore:
             rows = reader.db.execute("select data from label where event_id = ? order by question, rater", (event_id,))
             return tuple(Label.model_validate_json(data) for (data,) in rows)
 
+    def feedback_of(self, event_ids: Sequence[str]) -> dict[str, list[StoredFeedback]]:
+        """Return the feedback of users about each of some answers, the newest first; without those that have none."""
+        with self._reading() as reader:
+            return feedback_of(reader.db, event_ids)
+
+    def feedback_values(self) -> tuple[tuple[str, str], ...]:
+        """Return the names and values of feedback that there are, those of most feedback first."""
+        with self._reading() as reader:
+            return feedback_values(reader.db)
+
+    def feedback_counts(self, since: datetime, until: datetime) -> dict[str | None, tuple[FeedbackCount, ...]]:
+        """Return the feedback about the answers of a time range, counted by application, name and value."""
+        with self._reading() as reader:
+            return feedback_counts(reader.db, since, until)
+
     def letters(self, most: int = 1_000) -> tuple[StoredLetter, ...]:
         """Return the newest dead letters, the newest first."""
         with self._reading() as reader:
@@ -240,6 +277,12 @@ class AnswerStore:
             rows = reader.db.execute("select data from queued where draw = ? order by event_id", (draw_id,)).fetchall()
         return tuple(QueuedAnswer.model_validate_json(data) for (data,) in rows)
 
+    def labels_version(self) -> tuple[int, ...]:
+        """Return numbers that change with the labels and draws."""
+        with self._reading() as reader:
+            row = reader.db.execute("select count(*), max(time_us), (select count(*) from draw) from label").fetchone()
+        return tuple(each or 0 for each in row)
+
     def people_labels(self) -> PeopleLabels:
         """Return all labels and draws, for `ragweir.streams.analysis.labels.report`."""
         with self._reading() as reader:
@@ -250,6 +293,7 @@ class AnswerStore:
         with self._reading() as reader:
             parts = reader.parts.read(reader.db)
             number = reader.db.execute("select count(*) from event").fetchone()[0]
+            letters = reader.db.execute("select count(*) from letter").fetchone()[0]
             read = reader.db.execute("select value from state where name = 'read'").fetchone()
             size = size_of(reader.db, self._file)
         return StoreState(
@@ -258,6 +302,8 @@ class AnswerStore:
             time_of(max(part.time_max for part in parts)) if parts else None,
             read[0] if read else 0.0,
             size,
+            letters,
+            max((part.first + part.rows for part in parts), default=0),
         )
 
     def _conditions(self, reader: _Reader) -> Conditions:
@@ -265,7 +311,7 @@ class AnswerStore:
             rows = reader.db.execute("select distinct event from label where withdrawn = 0").fetchall()
             return np.array([event for (event,) in rows], np.int64)
 
-        return Conditions(reader.names, self._objectives, labelled)
+        return Conditions(reader.names, self._objectives, labelled, partial(events_with, reader.db))
 
 
 def _part(parts: Sequence[RowRange], row: int) -> RowRange:

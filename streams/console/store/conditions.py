@@ -32,12 +32,14 @@ class Conditions:
     Args:
         names: texts and metrics of the store.
         objectives: the SLOs by name.
-        labelled: digests of the events that have labels, in order.
+        labelled: digests of the events that have labels.
+        with_feedback: digests of the events that have one of the values of each name; of all with feedback for none.
     """
 
     names: Names
     objectives: Mapping[str, Objective]
     labelled: Callable[[], Ints]
+    with_feedback: Callable[[Mapping[str, Iterable[str]]], Ints]
 
     def of(self, query: AnswerQuery) -> list[Condition]:
         """Return the conditions of a query, the fastest ones first.
@@ -59,7 +61,8 @@ class Conditions:
         if query.slo is not None:
             yield from self._bad(query.slo)
         if query.labelled is not None:
-            yield _labelled(self.labelled(), is_labelled=query.labelled)
+            yield _among(self.labelled(), wanted=query.labelled)
+        yield from self._feedback(query)
         yield from _searches(query)
 
     def _dimensions(self, where: Iterable[tuple[str, str]]) -> Iterator[Condition]:
@@ -75,6 +78,13 @@ class Conditions:
         objective = self.objectives[name]
         yield from self.covered(objective)
         yield lambda part: self.outcomes(objective, part).bad
+
+    def _feedback(self, query: AnswerQuery) -> Iterator[Condition]:
+        if query.has_feedback is not None:
+            yield _among(self.with_feedback({}), wanted=query.has_feedback)
+        if query.given:
+            alternatives = {name: [value for own, value in query.given if own == name] for name, _ in query.given}
+            yield _among(self.with_feedback(alternatives), wanted=True)
 
     def keys(self, sort: str) -> Callable[[RowRange], NDArray[Any]]:
         """Return what gives the values by which the rows of a part are sorted.
@@ -162,8 +172,8 @@ def _in_range(metric: int, wanted: MetricRange) -> Condition:
     return condition
 
 
-def _labelled(events: Ints, *, is_labelled: bool) -> Condition:
-    return lambda part: np.isin(part.field("event"), events, invert=not is_labelled)
+def _among(events: Ints, *, wanted: bool) -> Condition:
+    return lambda part: np.isin(part.field("event"), events, invert=not wanted)
 
 
 def _with_document(number: int) -> Condition:

@@ -26,7 +26,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SEGMENT_ROWS = 4_096
 LINE_ROWS = 16
 NONE = -1
@@ -87,6 +87,10 @@ create table draw (id text primary key, data blob);
 create table queued (draw text, event_id text, data blob, primary key (draw, event_id)) without rowid;
 create table letter (partition integer, offset integer, written_ms integer, service text, data blob,
     primary key (partition, offset)) without rowid;
+create table feedback (event_id text, name text, giver text, event integer, value text, time_us integer,
+    written_ms integer, event_us integer, application text, primary key (event_id, name, giver)) without rowid;
+create index feedback_value on feedback (name, value, event);
+create index feedback_written on feedback (written_ms);
 create table state (name text primary key, value real) without rowid;
 """
 _WRITER = """

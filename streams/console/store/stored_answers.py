@@ -88,6 +88,10 @@ class StoreState:
     """Part of the evaluations that was read, from 0 to 1."""
     bytes: int
     """Size on disk."""
+    letters: int = 0
+    """Number of dead letters."""
+    next_row: int = 0
+    """Number of the row of the next answer that arrives."""
 
 
 def answer(names: Names, line: Line, cursor: Cursor) -> StoredAnswer:

@@ -1,4 +1,4 @@
-"""The projection of evaluations, labels and dead letters to the console's store."""
+"""The projection of evaluations, labels, feedback and dead letters to the console's store."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing_extensions import override
 from ragweir.errors import PermanentError, Rejected, RestartRequired
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation_record import read_evaluation
+from ragweir.schemas.feedback import JoinedFeedback
 from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.analysis.dead_letters.letters import read_letter
@@ -33,7 +34,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FILE = "answers.sqlite"
 """Name of the store in `console.folder`."""
-EVALUATIONS, LABELS, DRAWS, LETTERS = TOPICS
+EVALUATIONS, LABELS, DRAWS, LETTERS, FEEDBACK = TOPICS
 _CLEAN_SECONDS = 60
 _PEOPLE_SECONDS = 60
 """Time between two reports of labels."""
@@ -64,7 +65,8 @@ class ConsoleProjection(Projection):
         self._max_bytes = max_record_bytes(settings.limits.max_event_bytes)
         self._store: StoreWriter | None = None
         self._lock: int | None = None
-        self._names = {settings.topics.prefix + name: name for name in TOPICS}
+        self._topics = TOPICS if settings.feedback.enabled else tuple(each for each in TOPICS if each != FEEDBACK)
+        self._names = {settings.topics.prefix + name: name for name in self._topics}
         self._ids: dict[str, str] = {}
         self._resumed: dict[tuple[str, int], int] = {}
         self._next: dict[tuple[str, str, int], int] = {}
@@ -80,7 +82,7 @@ class ConsoleProjection(Projection):
     @property
     @override
     def topics(self) -> tuple[str, ...]:
-        return TOPICS
+        return self._topics
 
     @property
     @override
@@ -169,6 +171,12 @@ class ConsoleProjection(Projection):
             self._own.take_letter(found)
         return found is not None
 
+    def _take_feedback(self, record: Record) -> bool:
+        found = _parsed(record, JoinedFeedback)
+        if found is not None:
+            self._own.take_feedback(found, record.timestamp_ms or 0)
+        return found is not None
+
     @override
     def flush(self, now_s: float, *, caught_up: bool) -> None:
         if self._is_damaged():
@@ -186,7 +194,7 @@ class ConsoleProjection(Projection):
                 self._levels = self._people.levels(self._own.people_labels())
             if now_s >= self._clean_at:
                 self._clean_at = now_s + _CLEAN_SECONDS
-                self._own.drop_letters(oldest_ms)
+                self._own.drop_heads(oldest_ms)
         self._counts["ragweir_console_segments_dropped_total",] += dropped
 
     def _read(self, now_s: float) -> float:
@@ -255,4 +263,5 @@ _TAKE: Mapping[str, Callable[[ConsoleProjection, Record], bool]] = {
     LABELS: ConsoleProjection._take_label,
     DRAWS: ConsoleProjection._take_draw,
     LETTERS: ConsoleProjection._take_letter,
+    FEEDBACK: ConsoleProjection._take_feedback,
 }

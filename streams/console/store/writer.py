@@ -13,9 +13,11 @@ import orjson
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation, Version, supersedes
 from ragweir.schemas.evaluation_record import EvaluationRecord
+from ragweir.schemas.feedback import JoinedFeedback
 from ragweir.schemas.label import WITHDRAWN, Draw, Label, QueuedAnswer
 from ragweir.streams.analysis.dead_letters.letters import Letter
 from ragweir.streams.analysis.labels.store import PeopleLabels
+from ragweir.streams.console.store.feedback_rows import FeedbackRows, drop_feedback
 from ragweir.streams.console.store.layout import (
     DOCUMENTS,
     FIELD_NUMBERS,
@@ -78,6 +80,7 @@ class StoreWriter:
         self._draws: list[tuple[str, bytes]] = []
         self._queued: list[tuple[str, str, bytes]] = []
         self._letters: list[tuple[int, int, int, str, bytes]] = []
+        self._feedback = FeedbackRows()
         self.rejected = 0
         """Number of evaluations over a limit of the store."""
         self.replaced = 0
@@ -120,10 +123,14 @@ class StoreWriter:
         at = record.partition, record.offset, record.timestamp_ms or 0
         self._letters.append((*at, letter.service, encode(letter.details)))
 
+    def take_feedback(self, feedback: JoinedFeedback, written_ms: int) -> None:
+        """Take feedback with the timestamp of its record; it replaces that of its answer, name and giver."""
+        self._feedback.take(feedback, written_ms)
+
     @property
     def taken(self) -> int:
         """Number of rows that the next flush writes."""
-        others = len(self._labels) + len(self._draws) + len(self._queued) + len(self._letters)
+        others = len(self._labels) + len(self._draws) + len(self._queued) + len(self._letters) + len(self._feedback)
         return len(self._rows) + others
 
     def flush(self, offsets: Mapping[tuple[str, str, int], int] | None = None, read: float = 1.0) -> None:
@@ -145,6 +152,7 @@ class StoreWriter:
             db.executemany("insert or replace into draw values (?, ?)", self._draws)
             db.executemany("insert or replace into queued values (?, ?, ?)", self._queued)
             db.executemany("insert or replace into letter values (?, ?, ?, ?, ?)", self._letters)
+            self._feedback.write(db)
             while self._in_tail >= SEGMENT_ROWS:
                 self._make_segment()
             db.executemany(
@@ -158,6 +166,7 @@ class StoreWriter:
                 db.execute("rollback")
             raise
         self._rows, self._labels, self._draws, self._queued, self._letters = [], [], [], [], []
+        self._feedback.clear()
 
     def _append(self) -> None:
         """Write the rows that count, and mark those that they replace."""
@@ -257,9 +266,10 @@ class StoreWriter:
             give_back(self._db)
         return dropped
 
-    def drop_letters(self, oldest_ms: float) -> None:
-        """Drop the dead letters that were written before a time, and the oldest ones beyond a number."""
+    def drop_heads(self, oldest_ms: float) -> None:
+        """Drop the dead letters and the feedback that were written before a time, and the oldest beyond a number."""
         self._db.execute(_DROP_LETTERS, (oldest_ms, _MAX_LETTERS))
+        drop_feedback(self._db, oldest_ms)
 
     def people_labels(self) -> PeopleLabels:
         """Return all labels and draws that are in the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ragweir.streams.runtime.serving.instruments import counter, gauge, histogram
 
-TOPICS = ("evaluations", "labels", "labels.draws", "dead-letter")
+TOPICS = ("evaluations", "labels", "labels.draws", "dead-letter", "feedback.joined")
 """The topics that the console follows, without the prefix."""
 
 _PEOPLE = "that people would find among all events of the draws, by `ragweir labels report` without evaluations"

@@ -251,6 +251,7 @@ def test_labels_and_dead_letters_are_kept(tmp_path: Path) -> None:
     counts = projection.drain_metrics().counts
     unreadable = {name: counts["ragweir_console_records_total", name, "unreadable"] for name in projection.topics}
     assert unreadable == {"evaluations": 1, "labels": 1, "labels.draws": 0, "dead-letter": 0}
+    assert "feedback.joined" not in projection.topics  # It is off.
     projection.close()
     store = AnswerStore(tmp_path / FILE)
     assert [label.value for label in store.labels_of("e1")] == [True]

@@ -21,9 +21,11 @@ from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 from ragweir.streams.analysis.labels.rating_task import RatingTask
 from ragweir.streams.analysis.labels.store import LabelFile, read_labels, read_queue
+from ragweir.streams.console.page_state import PageState
 from ragweir.streams.console.pages.review import review_routes
 from ragweir.streams.console.review_desk import ReviewDesk
 from ragweir.streams.console.review_queues import seen_by_raters
+from ragweir.streams.console.store.stored_answers import StoreState
 from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import Settings, from_groups
 
@@ -89,7 +91,7 @@ def opened(queue: Path, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
                 return RatingTask(answers, file, "events", lambda: texts, "look again", partial(file.add_draw, draw))
 
             desk = ReviewDesk(effective, find, unseen)
-            app = console_of(review_routes(desk, "the command"), **console)
+            app = console_of(review_routes(desk, "the command", no_state), **console)
             ids = [each.event_id for each in answers]
             return Opened(desk, partial(logged_in, app), tmp_path / "labels.jsonl", ids)
 
@@ -99,6 +101,10 @@ def opened(queue: Path, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
 def unseen(_: str, __: QueuedAnswer) -> bool:
     """Nobody has looked at another page."""
     return False
+
+
+def no_state() -> PageState:
+    return PageState(StoreState(0, None, None, 1.0, 0), None)
 
 
 def press(browser: TestClient, key: str) -> str:
@@ -242,7 +248,7 @@ def test_texts_of_another_file_are_no_reason_to_label_all_as_gone(queue: Path, t
     draw, answers = read_queue(queue)
     with LabelFile(tmp_path / "labels.jsonl") as file:
         task = RatingTask(answers, file, "other.jsonl", dict, "name another one", partial(file.add_draw, draw))
-        app = console_of(review_routes(ReviewDesk(from_groups({}), lambda: task, unseen), ""))
+        app = console_of(review_routes(ReviewDesk(from_groups({}), lambda: task, unseen), "", no_state))
         answer = logged_in(app).get("/review")
         assert answer.status_code == 503
         assert "other.jsonl has none of the 12 events of the queue: name another one" in answer.text
@@ -288,9 +294,11 @@ def test_a_page_of_another_site_labels_nothing(opened: Callable[..., Opened]) ->
 
 def test_without_a_queue_the_page_has_the_command_that_draws_one() -> None:
     desk = ReviewDesk(from_groups({}), lambda: None, unseen)
-    page = logged_in(console_of(review_routes(desk, "ragweir labels draw <file>"))).get("/review")
+    page = logged_in(console_of(review_routes(desk, "ragweir labels draw <file>", no_state))).get("/review")
     assert "<code>ragweir labels draw &lt;file&gt;</code>" in page.text
-    assert stranger(console_of(review_routes(desk, ""))).get("/review", headers=FROM_OWN_PAGE).status_code == 303
+    assert (
+        stranger(console_of(review_routes(desk, "", no_state))).get("/review", headers=FROM_OWN_PAGE).status_code == 303
+    )
 
 
 def test_a_label_that_cannot_be_stored_is_not_said_to_be(

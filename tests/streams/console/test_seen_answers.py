@@ -47,7 +47,7 @@ def reviewing(folder: Path) -> Iterator[Callable[[str], TestClient]]:
         content = stack.enter_context(content_of_files(settings, [evaluations], folder / "events.jsonl"))
         task = RatingTask(answers, file, "events", lambda: texts, "", partial(file.add_draw, draw))
         desk = ReviewDesk(settings, lambda: task, content.seen.has)
-        pages = [*page_routes(content), *review_routes(desk, "")]
+        pages = [*page_routes(content), *review_routes(desk, "", content.state)]
         yield partial(logged_in, application(pages, settings.console, TOKEN))
 
 
