@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ from services import Services, eventually, quick
 from starlette.testclient import TestClient
 
 from bench.interactions import interactions
+from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.streams.console.content import ConsoleContent
 from ragweir.streams.console.from_topics import content_of_topics
 from ragweir.streams.console.pages.routes import page_routes
+from ragweir.streams.console.review_desk import ReviewDesk
+from ragweir.streams.console.review_queues import topic_queue
 from ragweir.streams.console.store.answer_query import AnswerQuery
 from ragweir.streams.console.store.answer_store import AnswerStore
 from ragweir.streams.runtime.kafka.client_messages import record_of
@@ -26,7 +31,7 @@ from ragweir.streams.services.evaluate.agent import EvaluateAgent
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.settings import Settings
 
-EVENTS = 240
+EVENTS, LABELS = 240, 20
 SLOS = [
     {"name": "supported", "metric": "context_support", "at_least": 0.99, "objective": 0.5},
     {"name": "faithful", "metric": "judge_faithfulness", "at_least": 0.5, "objective": 0.5},
@@ -56,15 +61,15 @@ def evaluations(kafka: SharedBroker, settings: Settings) -> list[dict[str, Any]]
     return [*lines, *(judged(line, number) for number, line in enumerate(lines[::5]))]
 
 
-def command(kafka: SharedBroker, settings: Settings, *words: str) -> bytes:
+def command(kafka: SharedBroker, settings: Settings, *words: str, **variables: str) -> bytes:
     """What a command prints."""
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", settings.topics.prefix]
-    done = ragweir(*shared, *words, RAGWEIR_SLO=json.dumps(SLOS))
+    done = ragweir(*shared, *words, RAGWEIR_SLO=json.dumps(SLOS), **variables)
     assert done.returncode == 0, told(done)
     return done.stdout
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.heavy)])
 def test_killed_the_pages_have_the_numbers_of_the_commands(
     kafka: SharedBroker, prefix: str, tmp_path: Path, services: Services, kills: int
 ) -> None:
@@ -87,12 +92,19 @@ def test_killed_the_pages_have_the_numbers_of_the_commands(
     with content_of_topics(settings) as content:
         send(kafka, topic, lines[:50])
         eventually(lambda: content.store.state().answers >= 50, "the first answers are in the store")
+        desk = drawn(kafka, settings, content) if kills > 1 else None
+        part = (len(lines) - 50) // (kills + 1)
         for kill in range(kills):
-            send(kafka, topic, lines[50 + kill * 60 : 110 + kill * 60])
+            send(kafka, topic, lines[50 + kill * part : 50 + (kill + 1) * part])
+            reject(kafka, settings, kill)
+            if desk is not None and kill == kills // 2:
+                label(desk, LABELS // 2)
             os.kill(worker, signal.SIGKILL)
             before, worker = worker, eventually(lambda old=worker: other(service.pid(0), old), "it starts again")
             assert before != worker
-        send(kafka, topic, lines[50 + kills * 60 :])
+        send(kafka, topic, lines[50 + kills * part :])
+        if desk is not None:
+            label(desk, LABELS - LABELS // 2)
         total = len(lines) - EVENTS
         eventually(
             lambda: content.store.search(AnswerQuery(judged=True)).total == total, "all judged answers are there"
@@ -101,12 +113,117 @@ def test_killed_the_pages_have_the_numbers_of_the_commands(
         file = tmp_path / "rehearsed.json"
         command(kafka, settings, "slo", "rehearse", "live", "--json", str(file))
         compared_with_rehearsal(content.store, json.loads(file.read_bytes()))
-        browser = logged_in(console_of(page_routes(content)))
+        eventually(lambda: content.store.state().letters == 3 * kills, "all dead letters are there")
+        browser = logged_in(console_of(page_routes(content), folder=str(folder)))
+        compared_with_the_topic(browser, lines)
+        if desk is not None:
+            eventually(lambda: len(content.store.people_labels().labels) == LABELS, "all labels are there")
+            compared_with_report(kafka, settings, content, browser)
+            listed = command(kafka, settings, "dead-letter", "list").decode()
+            compared_with_listing(listed, browser.get("/dead-letters").text)
+            compared_with_comparison(compared(kafka, settings, lines), browser.get("/compare/live").text)
         for line in (lines[0], lines[-3]):
             story = command(kafka, settings, "explain", line["event_id"], "--text", "--json")
             compared_with_explain(content, browser, json.loads(story))
         assert browser.get("/").status_code == browser.get("/answers?sort=context_support").status_code == 200
     assert service.sample("ragweir_console_store_bytes") > 0
+
+
+def drawn(kafka: SharedBroker, settings: Settings, content: ConsoleContent) -> ReviewDesk:
+    """The desk at which people label the answers of a draw."""
+    command(kafka, settings, "labels", "draw", "--count", str(LABELS), RAGWEIR_LABELS__RANGE="9999d")
+    return ReviewDesk(settings, lambda: topic_queue(settings, content.texts), content.seen.has)
+
+
+def label(desk: ReviewDesk, number: int) -> None:
+    """Label some of them, each third one as bad."""
+    for place in range(number):
+        shown = desk.show("Ada")
+        assert shown is not None
+        desk.answer("Ada", shown.mark, "y" if place % 3 else "n")
+
+
+def reject(kafka: SharedBroker, settings: Settings, kill: int) -> None:
+    """Write three dead letters of two reasons."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(3):
+        details = DeadLetter(
+            error_class="not_json" if number else "too_large",
+            message=f"not JSON at {number}" if number else "has 2,000,000 bytes",
+            source_topic=settings.input_topic,
+            source_partition=number % 2,
+            source_offset=kill,
+        )
+        headers = [*details.headers(), ("ce_source", b"ragweir/evaluate")]
+        producer.produce(settings.output_topic("dead-letter"), b"{", b"k", headers=headers)
+    assert not producer.flush(30)
+
+
+def compared(kafka: SharedBroker, settings: Settings, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """A comparison of the topic with evaluations that are worse, which is written where the console looks."""
+    folder = settings.console.folder / "compare"
+    folder.mkdir()
+    (folder / "other.jsonl").write_bytes(b"\n".join(orjson.dumps(worse(line)) for line in lines))
+    words = ("live", str(folder / "other.jsonl"), "--json", str(folder / "live.json"))
+    command(kafka, settings, "compare", *words)
+    found: dict[str, Any] = json.loads((folder / "live.json").read_bytes())
+    return found
+
+
+def worse(line: dict[str, Any]) -> dict[str, Any]:
+    scores = line["scores"]
+    return line | {"scores": scores | {"context_support": (scores["context_support"] or 0) / 2}}
+
+
+def compared_with_the_topic(browser: TestClient, lines: list[dict[str, Any]]) -> None:
+    """The download has each event once, as its newest evaluation has it."""
+    newest = {line["event_id"]: line["scores"] for line in lines}
+    answers = [orjson.loads(line) for line in browser.get("/answers.jsonl").text.splitlines()]
+    assert len(answers) == len(newest)
+    known = {
+        each["event_id"]: {name: value for name, value in each["scores"].items() if value is not None}
+        for each in answers
+    }
+    for event_id, scores in newest.items():
+        assert known[event_id] == {name: value for name, value in scores.items() if value is not None}
+
+
+def compared_with_report(kafka: SharedBroker, settings: Settings, content: ConsoleContent, browser: TestClient) -> None:
+    printed = orjson.loads(command(kafka, settings, "labels", "report", "--json"))
+    shown = orjson.loads(orjson.dumps(content.agreement().data(), option=orjson.OPT_UTC_Z))
+    assert printed == shown
+    html = browser.get("/agreement").text
+    assert printed["questions"]
+    for table in printed["questions"]:
+        assert table["labels"] == LABELS
+        for name in ("tpr", "tnr", "precision", "kappa", "people_rate"):
+            if (number := table[name])["value"] is None:
+                assert number["reason"] in html
+            else:
+                limits = f"{number['low']:.2f} to {number['high']:.2f}"
+                assert f'>{number["value"]:.2f}</td><td class="figure">{limits}</td>' in html, name
+
+
+def compared_with_listing(printed: str, html: str) -> None:
+    reasons = re.findall(r"^([\d,]+) (\w+) of evaluate: (.+)$", printed, re.MULTILINE)
+    sources = re.findall(r"; read in (.+)$", printed, re.MULTILINE)
+    assert len(reasons) == len(sources) == 2
+    shown = re.findall(r"<h2>([\d,]+) (\w+)</h2>\n<p[^>]*>(.*)</p>\n.*read in <bdi>(.*)</bdi> ([\d,]+)</p>", html)
+    assert [each[:3] for each in shown] == [tuple(map(escape, each)) for each in reasons]
+    assert [f"{topic} {number}" for *_, topic, number in shown] == sources
+    assert f"{sum(int(each[0]) for each in reasons)} dead letters</h1>" in html
+
+
+def compared_with_comparison(data: dict[str, Any], html: str) -> None:
+    moved = 0
+    for metric in data["metrics"]:
+        found = metric["whole"]["difference"]
+        if found["rose"] or found["fell"]:
+            moved += 1
+            limits = f"{found['mean']:+.3g} ({found['low']:+.3g} to {found['high']:+.3g})"
+            assert re.search(rf">{metric['metric']}</th>[^@]*?{re.escape(limits)}", html), metric["metric"]
+    assert moved
+    assert f"{data['pairs']:,} events on both sides" in html
 
 
 def other(pid: int, old: int) -> int:

@@ -57,7 +57,7 @@ def dead_letters_routes(content: ConsoleContent) -> list[BaseRoute]:
     def dead_letter(request: Request) -> Response:
         at = request.path_params["partition"], request.path_params["offset"]
         try:
-            found = content.letter(at) if content.letter else None
+            found = content.letter(at) if content.letter and _is_position(*at) else None
         except RagweirError as error:
             raise HTTPException(503, str(error)) from None
         if found is None:
@@ -82,6 +82,11 @@ def dead_letters_routes(content: ConsoleContent) -> list[BaseRoute]:
 
 def _record(at: tuple[int, int], written_ms: int) -> Record:
     return Record("", *at, None, None, written_ms)
+
+
+def _is_position(partition: int, offset: int) -> bool:
+    """Return whether Kafka's client takes numbers as a partition and an offset."""
+    return partition < 2**31 and offset < 2**63
 
 
 def _time(timestamp_ms: int | None) -> datetime | None:

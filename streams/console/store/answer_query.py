@@ -145,11 +145,8 @@ class AnswerQuery:
                 _add(found, name, value)
         if {"after", "before"} <= found.keys():
             raise BadQuery("after and before are there, and one of them is a place in the list")
-        return cls(
-            ranges=tuple(ranges[each] for each in sorted(ranges)),
-            **{field: tuple(sorted(set(values))) for field, values in listed.items()},
-            **found,
-        )
+        found |= {field: tuple(sorted(set(values))) for field, values in listed.items()}
+        return cls(ranges=tuple(ranges[each] for each in sorted(ranges)), **found)
 
     @override
     def __str__(self) -> str:
