@@ -165,3 +165,20 @@ def test_the_answer_of_several_files_is_read_in_its_own(tmp_path: Path) -> None:
     with shown(second, files) as pages:
         assert "1 of 3 sentences lacks support" in pages.page("/answers/returns")
         assert "holds another event" in pages.page("/answers/other")
+
+
+def test_the_same_sentence_of_a_passage_is_repeated_once(tmp_path: Path) -> None:
+    """Narrow pages have it under the sentence of the answer, also under the first one."""
+    response = "Return shoes within 30 weeks. Return shoes within 60 weeks. Lyon is far. Return shoes within 9 weeks."
+    with pages_of(tmp_path, [RETURNS | {"response": response}]) as pages:
+        html = pages.page("/answers/returns")
+    assert html.count('<blockquote class="excerpt"') == 2
+    assert html.index("<blockquote") < html.index('<li id="s2"')
+
+
+def test_only_long_passages_can_be_shown_in_part(tmp_path: Path) -> None:
+    """Narrow pages show the begin of such a passage until its box is ticked."""
+    contexts = [{"text": "Return shoes within 30 days. " * 20}, {"text": "Call us at noon."}]
+    with pages_of(tmp_path, [RETURNS | {"contexts": contexts}]) as pages:
+        html = pages.page("/answers/returns")
+    assert html.count('<input type="checkbox" class="whole"') == html.count('for="whole-1"') == 1

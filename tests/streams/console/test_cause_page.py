@@ -111,7 +111,8 @@ def test_a_silenced_cause_is_shown_as_such(evaluations: Path) -> None:
     with pages(evaluations, silenced=(silence,)) as found:
         html = found.page("/cause?slo=grounded")
     assert "2 causes worse than the rest, 1 of them silenced" in html
-    assert "Silenced until 2099-01-01 00:00:00 UTC: is &lt;b&gt;being&lt;/b&gt; rewritten" in html
+    until = '<time datetime="2099-01-01T00:00:00Z">2099-01-01 00:00:00 UTC</time>'
+    assert f"Silenced until {until}: is &lt;b&gt;being&lt;/b&gt; rewritten" in html
 
 
 def test_the_link_of_an_alert_asks_about_its_range(evaluations: Path) -> None:

@@ -40,7 +40,17 @@ ROWS = [
 ]
 PATHS = (
     *("/", "/answers", "/answers.jsonl", "/answers.new", "/answers/e1", "/answers/", "/review", "/agreement"),
-    *("/compare", "/compare/x", "/dead-letters", "/dead-letters/0/0", "/login", "/logout", "/static/console.css"),
+    *(
+        "/cause",
+        "/cause",
+        "/compare",
+        "/compare/x",
+        "/dead-letters",
+        "/dead-letters/0/0",
+        "/login",
+        "/logout",
+        "/static/console.css",
+    ),
     *("/static/../application.py", "/static/%2e%2e/application.py", "//evil.example", "/none", "/answers/..", "/*"),
     *("/dead-letters/99999999999999999999999/0", "/dead-letters/-1/0", "/dead-letters/0/9223372036854775808"),
 )

@@ -96,7 +96,7 @@ def test_files_have_no_new_answers(tmp_path: Path) -> None:
 
 def test_lag_and_retention_stand_on_every_page(live: Live) -> None:
     live.write(*range(4))
-    for path in ("/", "/answers", "/answers/e1", "/agreement", "/compare", "/dead-letters"):
+    for path in ("/", "/answers", "/answers/e1", "/agreement", "/compare", "/dead-letters", "/cause"):
         html = live.pages.page(path)
         assert "4 answers are kept, from <time" in html, path
         assert "; group rag.evaluate is 12 &lt;b&gt; records behind." in html, path
