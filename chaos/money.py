@@ -12,19 +12,18 @@ from typing import Any
 from chaos.findings import Found
 
 USD_PER_MILLION_TOKENS = 1
-"""Price of tokens of either kind: a call costs a millionth of a dollar per token."""
+"""Price of tokens of either kind: a call costs a millionth of a dollar per token, and half of it if it was cached."""
 
 
 def bills(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the amounts that the endpoint charges for its calls, by day in UTC.
 
-    >>> bills([{"at": 0.0, "prompt_tokens": 7, "completion_tokens": 2}, {"at": 9.0, "prompt_tokens": 1,
-    ...        "completion_tokens": 0}])
-    {'1970-01-01': 10}
+    >>> bills([{"at": 0.0, "prompt_tokens": 7, "completion_tokens": 2, "cached_tokens": 4}])
+    {'1970-01-01': 7}
     """
     sums: defaultdict[str, int] = defaultdict(int)
     for call in calls:
-        tokens = call["prompt_tokens"] + call["completion_tokens"]
+        tokens = call["prompt_tokens"] + call["completion_tokens"] - call["cached_tokens"] // 2
         sums[f"{datetime.fromtimestamp(call['at'], UTC):%Y-%m-%d}"] += USD_PER_MILLION_TOKENS * tokens
     return dict(sums)
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from services import until
 
+from ragweir.metrics.judged.asking import Share, ShortText
 from ragweir.metrics.judged.framing import unframed
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
@@ -65,6 +67,29 @@ def embedding_suite(*, tokens: bool = False) -> Suite:
 
 
 PLAIN = suite()
+
+
+class Bounded(Answer):
+    """An answer whose schema has every kind of bound."""
+
+    reason: ShortText
+    score: Share
+    marks: Annotated[list[bool], Field(min_length=1, max_length=1)]
+
+
+def _bounded(case: Case) -> Conversation:
+    said = yield Ask("Grade it.", (("response", case.response),), Bounded)
+    return SuiteResult({"bounded": said.score if isinstance(said, Bounded) else said if isinstance(said, Null) else 0})
+
+
+BOUNDED = Suite(
+    "bounded",
+    "1",
+    (_metric("bounded"),),
+    _bounded,
+    1,
+)
+BOUNDED_ANSWER = json.dumps({"reason": "so", "score": 0.5, "marks": [True], "check": "CHECK"})
 
 
 # The endpoint.

@@ -64,7 +64,7 @@ COMMANDS: dict[str, Listed] = {
         "Evaluate interactions continuously, exactly once; with `--runtime faust` at least once.",
     ),
     "judge": Listed(
-        "services",
+        "judge",
         "Judge the selected events by an OpenAI-compatible endpoint, within its rate limits and the budget.",
     ),
     "aggregate": Listed("services", "Aggregate evaluations in windows of event time, exactly once."),

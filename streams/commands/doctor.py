@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException
@@ -58,7 +59,11 @@ REGISTRY_CHECKS = (registry.registry, registry.schemas, registry.output_schemas)
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    judge_only: Annotated[
+        bool, typer.Option("--judge", help="Ask the judge one question, and report its form, price and latency only.")
+    ] = False,
+) -> None:
     """Check the configuration, Kafka, the topics, the judge and the clocks; say what is wrong and how to fix it.
 
     With `input.format = "otlp"` the newest traces, their topics and the times of assembly are checked, too; with a
@@ -66,10 +71,16 @@ def doctor() -> None:
     settings are printed first, with secrets masked. If there is a judge, it is asked one small question, which costs a
     fraction of a cent. A check that an earlier mistake prevents is skipped. Exit status 1 when something is wrong;
     warnings do not change it.
+
+    `--judge` neither prints the settings nor needs Kafka: it reports the model that answered, the form in which the
+    endpoint takes questions, the settings that save calls at each start, the price, and the latency.
     """
     effective = settings()
-    _show(effective)
     context = CheckContext(effective)
+    if judge_only:
+        _report_judge(context)
+        return
+    _show(effective)
     told: dict[str, str] = {}
     more = TRACE_CHECKS if effective.reads_traces else ()
     if effective.input.format in FORMATS or effective.output.registry_format is not None:
@@ -90,6 +101,16 @@ def doctor() -> None:
         out.say(Text.assemble((verdict, style), f" {check.__name__}: {text}"))
     if told:
         raise typer.Exit(FAILURE)
+
+
+def _report_judge(context: CheckContext) -> None:
+    try:
+        report = judge.judge_report(context)
+    except CheckFailed as error:
+        out.say(Text.assemble(("wrong", "red"), f" judge: {error}"))
+        raise typer.Exit(FAILURE) from None
+    for name, sentence in report.items():
+        out.say(Text.assemble(("ok   ", "green"), f" {name}: {sentence}"))
 
 
 def _show(effective: Settings) -> None:

@@ -20,6 +20,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation_record import read_evaluation
 from ragweir.streams.analysis.score.processes import ScoringProcesses
 from ragweir.streams.commands.app import FAILURE, STOPPED, app, err, settings
+from ragweir.streams.commands.endpoint_judging import judging_of
 from ragweir.streams.commands.inputs import STANDARD_INPUT, check_distinct, read_inputs, total_size
 from ragweir.streams.commands.options import DefaultTime, MapFile
 from ragweir.streams.commands.progress import Bars, FileProgress
@@ -35,11 +36,8 @@ from ragweir.streams.runtime.text.terminal import dollars, printable, printable_
 from ragweir.streams.services.aggregate.windowing import Windowing
 from ragweir.streams.services.evaluate.agent import EvaluateConfig
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
-from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.services.judge.judged_files import JudgedFiles
-from ragweir.streams.services.judge.pool import LiveJudgePool
-from ragweir.streams.services.judge.probe import error_message, probe, unpriced
-from ragweir.streams.services.judge.protocol import JudgeError, RateLimited
+from ragweir.streams.services.judge.probe import unpriced
 from ragweir.streams.services.shared.from_settings import is_ready, read_map
 from ragweir.streams.services.shared.routing_rows import RowSource, RowTable
 from ragweir.streams.services.shared.row_file import read_row_file
@@ -136,7 +134,7 @@ def score(
     with ExitStack() as stack:
         stack.enter_context(_naming_files(file, out, windows, rejected))
         first = stack.enter_context(inputs[0].open())
-        judging = stack.enter_context(_judging(effective, stop)) if judge else None
+        judging = stack.enter_context(judging_of(effective, stop)) if judge else None
         stack.enter_context(stop.listening())
         sink = stack.enter_context(_open(out, create_later)) if out else _standard_output()
         windows_sink = stack.enter_context(_open(windows, create_later)) if windows else None
@@ -343,24 +341,3 @@ class _ScoreWriter:
             details = letter.model_dump(exclude_none=True)
             details["value"] = (emission.value or b"").decode(errors="replace")
             self.rejected_sink.write(orjson.dumps(details) + b"\n")
-
-
-@contextmanager
-def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
-    """Probe the judge's endpoint, and judge for the length of a `with` block.
-
-    Raises:
-        PermanentError: if the endpoint cannot be used.
-        ConfigurationError: if there is none, or its settings are wrong.
-    """
-    config = judge_config(effective, 1)
-    spent = 0
-    if not config.judge.cached_only:
-        try:
-            spent = probe(config.judge).cost
-        except RateLimited:
-            pass  # The calls of the run wait until the limit permits them.
-        except JudgeError as error:
-            raise PermanentError(error_message(config.judge, error)) from None
-    with closing(LiveJudgePool(config.judge)) as pool:
-        yield JudgedFiles(config, pool, lambda: stop.asked, spent)

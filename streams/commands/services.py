@@ -81,25 +81,6 @@ def evaluate(
 
 
 @app.command()
-def judge(
-    workers: Workers = 1,
-    slot: Slot = None,
-    slots: Annotated[
-        int | None, typer.Option(min=1, help="Number of workers on all machines, which share the rate limits.")
-    ] = None,
-) -> None:
-    """Judge the selected events by an OpenAI-compatible endpoint, within its rate limits and the budget.
-
-    Reads the requests of evaluate, and writes judged evaluations. Events over the day's budget wait for the next day;
-    while the endpoint is down, all wait. `ragweir simulate-judge` is an endpoint for tests. Workers, ports and stopping
-    are those of `evaluate`, with ports from telemetry.port + 300.
-    """
-    effective = settings()
-    effective = settings(judge={"slots": slots or max(workers, effective.judge.slots)})
-    run_service("judge", effective, workers, slot, ["--slots", str(effective.judge.slots)])
-
-
-@app.command()
 def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
     """Aggregate evaluations in windows of event time, exactly once.
 

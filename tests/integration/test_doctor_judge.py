@@ -149,6 +149,36 @@ def test_settings_that_cannot_be_used_are_told_without_a_call() -> None:
         assert simulated.calls()["count"] == 0
 
 
+def test_the_report_tells_form_price_and_latency_of_one_call() -> None:
+    prices = {SIMULATED: {**PRICES[SIMULATED], "cached_usd": 0.05}}
+    with simulated_judge() as simulated:
+        report = checks.judge_report(findings(simulated.base_url, prices=prices))
+        (call,) = simulated.calls()["calls"]
+    assert report["judge"] == f"{simulated.base_url} answers as {SIMULATED} (simulated: no model is behind it)"
+    assert report["form"] == "with structured outputs, max_tokens, a temperature; found in 1 call"
+    used = f"{call['prompt_tokens']:,} tokens in and {call['completion_tokens']:,} out"
+    assert report["price"].startswith("$0.1500 for a million tokens in, $0.0500 where it was cached and $0.6000 out; ")
+    assert report["price"].endswith(f"the last answer took {used}")
+    assert report["latency"].endswith(" s for one answer; a call may take 30 s (judge.timeout_s)")
+
+
+def test_the_report_names_the_settings_that_save_calls_at_each_start() -> None:
+    with simulated_judge(structured_outputs=False, json_mode=False) as simulated:
+        form = checks.judge_report(findings(simulated.base_url))["form"]
+        saved = checks.judge_report(findings(simulated.base_url, answers="text"))["form"]
+    said = "in a form that the prompt alone asks for, max_tokens, a temperature; found in "
+    assert form == f'{said}3 calls, of which judge.answers = "text" saves some at each start'
+    assert saved == f"{said}1 call"
+
+
+def test_the_report_needs_an_endpoint_that_answers() -> None:
+    for judge in ({"cached_only": True}, {"timeout_s": 2}):
+        with pytest.raises(CheckFailed):
+            checks.judge_report(findings(UNREACHABLE, **judge))
+    with pytest.raises(CheckFailed, match="there is no endpoint to ask"):
+        checks.judge_report(findings(None))
+
+
 def test_without_a_judge_all_is_well() -> None:
     none = findings(None)
     assert "none is configured" in checks.judge(none)

@@ -19,15 +19,16 @@ from ragweir.streams.runtime.text.terminal import dollars, printable
 from ragweir.streams.services.judge.days import next_day
 from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.services.judge.ledger import affordable
-from ragweir.streams.services.judge.probe import SIMULATED, error_message, probe, unpriced
-from ragweir.streams.services.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
-from ragweir.streams.settings import Settings
+from ragweir.streams.services.judge.probe import SIMULATED, ProbeResult, error_message, probe, unpriced
+from ragweir.streams.services.judge.protocol import MAX_NAME_CHARACTERS, JudgeError, ResponseFormat
+from ragweir.streams.settings import JudgeSettings, Settings
 
 _FORMATS = {
     "json_schema": "with structured outputs",
     "json_object": "in JSON mode",
     "text": "in a form that the prompt alone asks for",
 }
+_BOUNDS = {"numbers": "without bounds of strings", "none": "without bounds of strings, numbers and lists"}
 _MAX_COUNTED = 2_000
 """Records that are read only to be counted, at most."""
 
@@ -37,15 +38,8 @@ def judge(context: CheckContext) -> str:
     chosen = context.settings.judge
     if chosen.base_url is None:
         return "none is configured, so no event is judged; set judge.base_url"
-    try:
-        judge_config(context.settings, 1)
-        if chosen.cached_only:
-            return "not called: answers come from the cache alone (judge.cached_only)"
-        found = probe(chosen)
-    except ConfigurationError as error:
-        raise CheckFailed(str(error)) from None
-    except JudgeError as error:
-        raise CheckFailed(error_message(chosen, error)) from None
+    if (found := _probed(context)) is None:
+        return "not called: answers come from the cache alone (judge.cached_only)"
     simulated = " (simulated: no model is behind it)" if found.model == SIMULATED else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)
@@ -54,6 +48,74 @@ def judge(context: CheckContext) -> str:
         f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMATS[found.response_format.answers]}"
         f"{ignores}; asking cost {dollars(found.cost)}{without}"
     )
+
+
+def judge_report(context: CheckContext) -> dict[str, str]:
+    """Return what one question to the judge shows of its endpoint: by name, a sentence each.
+
+    Raises:
+        CheckFailed: if there is no judge to ask, or no usable answer.
+    """
+    chosen = context.settings.judge
+    if chosen.base_url is None or (found := _probed(context)) is None:
+        raise CheckFailed("there is no endpoint to ask: set judge.base_url, and judge.cached_only to false")
+    simulated = " (simulated: no model is behind it)" if found.model == SIMULATED else ""
+    return {
+        "judge": f"{masked_url(chosen.base_url)} answers as {printable(found.model, MAX_NAME_CHARACTERS)}{simulated}",
+        "form": _form(found, chosen),
+        "price": _price(found, chosen),
+        "latency": f"{found.latency_s:.2f} s for one answer; a call may take {chosen.timeout_s:g} s (judge.timeout_s)",
+    }
+
+
+def _probed(context: CheckContext) -> ProbeResult | None:
+    """Ask the endpoint one question; None if answers come from the cache alone."""
+    chosen = context.settings.judge
+    try:
+        judge_config(context.settings, 1)
+        return None if chosen.cached_only else probe(chosen)
+    except ConfigurationError as error:
+        raise CheckFailed(str(error)) from None
+    except JudgeError as error:
+        raise CheckFailed(error_message(chosen, error)) from None
+
+
+def _form(found: ProbeResult, chosen: JudgeSettings) -> str:
+    """Return the way the endpoint is asked, and the settings that would save calls at each start."""
+    form, first = found.response_format, ResponseFormat.first(chosen)
+    said = _FORMATS[form.answers]
+    if found.ignores_schemas:
+        said += ", as it takes JSON schemas and does not keep to them"
+    elif form.answers == "json_schema" and form.bounds != "all":
+        said += f", {_BOUNDS[form.bounds]}"
+    said += f", {form.length}, {'a' if form.temperature else 'no'} temperature"
+    changes = {
+        f'judge.answers = "{form.answers}"': form.answers != first.answers,
+        f'judge.output_limit = "{form.length}"': form.length != first.length,
+        'judge.temperature = "none"': form.temperature != first.temperature,
+    }
+    advice = " and ".join(name for name, is_changed in changes.items() if is_changed)
+    calls = f"{found.calls} call{'s' if found.calls > 1 else ''}"
+    return f"{said}; found in {calls}{advice and f', of which {advice} saves some at each start'}"
+
+
+def _price(found: ProbeResult, chosen: JudgeSettings) -> str:
+    if chosen.model not in chosen.prices:
+        return f"that of {chosen.model} is not known, so no budget can be kept; set judge.prices"
+    price, usage = chosen.prices[chosen.model], found.usage
+    tokens = [each for each in (usage.input_tokens, usage.output_tokens) if type(each) is int]
+    used = (
+        f"{tokens[0]:,} tokens in and {tokens[1]:,} out" if len(tokens) == 2 else "a call whose tokens it does not tell"
+    )
+    cached = "" if price.cached_usd is None else f", {_a_million(price.cached_usd)} where it was cached"
+    return (
+        f"{_a_million(price.input_usd)} for a million tokens in{cached} and "
+        f"{_a_million(price.output_usd)} out; asking cost {dollars(found.cost)}, the last answer took {used}"
+    )
+
+
+def _a_million(usd: float) -> str:
+    return dollars(round(usd * 1_000_000))
 
 
 def requests(context: CheckContext) -> str:

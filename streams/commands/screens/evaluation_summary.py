@@ -83,6 +83,8 @@ class EvaluationSummary:
         """Models without a known price, whose calls are not in `spent`."""
         self.outcomes: Counter[Status] = Counter()
         """Events whose judging has ended, by outcome."""
+        self.suites: Counter[Status] = Counter()
+        """Suites of the events that were judged, by status."""
         self.repaired: Counter[str] = Counter()
         """Events by flag of a repair."""
         self.failed: Counter[str] = Counter()
@@ -104,7 +106,10 @@ class EvaluationSummary:
             self._without_contexts += evaluation.reasons.get("context_support") == _NO_CONTEXTS
             self._empty += evaluation.scores.get("empty_response") == 1
         else:
-            self.outcomes[judge_outcome(evaluation)] += 1
+            outcome = judge_outcome(evaluation)
+            self.outcomes[outcome] += 1
+            if outcome == "judged":
+                self.suites.update(suite.status for suite in evaluation.decision.suites)
             if evaluation.judge is not None and len(self._models) <= _MAX_MODELS:
                 self._models[evaluation.judge.model] = None
         for name in self._aggregator.counted(evaluation.scores, judged=judged):
@@ -157,8 +162,11 @@ class EvaluationSummary:
             text += f"; repaired: {', '.join(f'{flag} {number}' for flag, number in self.repaired.most_common())}"
         if not self._judging:
             return text + (f"; {self.selected} selected for the judge" if self.selected else "")
+        judged = f"judged by {self._model_names}" if self._models else "judged"
+        if failed := self.suites["failed"]:
+            judged += f" (of their {failed + self.suites['judged']} suites {failed} failed)"
         ends = {
-            f"judged by {self._model_names}" if self._models else "judged": self.outcomes["judged"],
+            judged: self.outcomes["judged"],
             "failed": self.outcomes["failed"],
             "expired": self.outcomes["expired"],
             "deferred (over the budget)": self.deferred,

@@ -66,6 +66,8 @@ class RecordedCall:
     prompt_tokens: int
     """Tokens that are charged: 0 without an answer; answers that do not arrive are charged."""
     completion_tokens: int
+    cached_tokens: int
+    """The part of `prompt_tokens` that is charged as cached."""
 
 
 class Endpoint:
@@ -173,7 +175,9 @@ class Endpoint:
     ) -> None:
         tokens_in, tokens_out = answer.prompt_tokens, answer.completion_tokens
         self._calls.append(
-            RecordedCall(now, path, question.schema, question.digest, status, fault, tokens_in, tokens_out)
+            RecordedCall(
+                now, path, question.schema, question.digest, status, fault, tokens_in, tokens_out, answer.cached_tokens
+            )
         )
         self._totals.update(count=1, prompt_tokens=tokens_in, completion_tokens=tokens_out)
         if path == _CHAT:

@@ -101,6 +101,9 @@ _REDIRECTS = range(300, 400)
 _TIMEOUTS = frozenset({408, 504, 524})
 _FILTER = "content.?(filter|policy|management)|moderat|flagged|safety"
 _NO_KEY = r'(?<!\\)"message"\s*:\s*"(authentication error[,:.]? )?(no connected db|api key not valid|invalid api key)'
+_BOUND_OF_STRINGS = (
+    r"maxlength|propert(y|ies)\W[^.]*\bpattern\b|[\"'`]pattern\b[^.]{0,40}not (permitted|supported|allowed)"
+)
 _BOUND = (
     r"propert(y|ies)\W[^.]*\b(minimum|maximum|(min|max)items)\b|[\"'`](minimum|maximum|(min|max)items)\b[^.]{0,40}"
     r"not (permitted|supported|allowed)|features not supported by xgrammar"
@@ -114,14 +117,14 @@ _WRONG = frozenset({400, 404, 415, 422, 501})
 _BROKEN = frozenset({500, 502, 503, *_WRONG})
 _OPTIONS: tuple[tuple[Container[int], str, str], ...] = (
     (_BROKEN, "max_completion_tokens", "length"),
-    (_BROKEN, "maxlength", "lengths of strings"),
+    (_BROKEN, _BOUND_OF_STRINGS, "bounds of strings"),
     # Anthropic's, OpenAI's and xgrammar's (vLLM, SGLang) words; "maximum context length" is another error.
     (_BROKEN, _BOUND, "bounds"),
     (_BROKEN, "response_format|json_schema|json_object", "answers"),
     (_WRONG, "structured.?output|guided|grammar", "answers"),
     (_WRONG, "temperature", "temperature"),
 )
-_WITHIN_SCHEMA = {"lengths of strings", "bounds"}
+_WITHIN_SCHEMA = {"bounds of strings", "bounds"}
 # The meaning of an error, by the same; the first row that fits.
 _MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = (
     ({429}, "insufficient_quota", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from ragweir.streams.services.judge.protocol import (
     chat,
     embedding,
 )
+from ragweir.streams.services.judge.usage import StatedUsage
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ class ProbeResult:
     """The model that answered, by the endpoint's name for it."""
     ignores_schemas: bool = False
     """True if the endpoint takes JSON schemas and does not bind its answers to them."""
+    calls: int = 1
+    """The number of calls until an answer could be used."""
+    latency_s: float = 0.0
+    """Duration of the last of them, in seconds."""
+    usage: StatedUsage = field(default_factory=StatedUsage)
+    """Tokens of the last of them."""
 
 
 class _AnswerUseless(CallRejected):
@@ -106,34 +113,38 @@ async def _probe(settings: JudgeSettings) -> ProbeResult:
 
 
 async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ProbeResult]:
-    response_format, ignores = ResponseFormat.first(settings), False
+    found = ProbeResult(ResponseFormat.first(settings), 0, "", calls=0)
     conversation = judge(_CASE, (RUBRIC,), partial(machine.token_hex, _WORD_BYTES))
-    question, spent = next(conversation), 0
+    question = next(conversation)
     while isinstance(question, ChatCall):
         request = chat(question, settings)
-        if question.is_after_unbound and response_format.answers == "json_schema":
-            simpler = response_format.simpler("answers", settings)
-            response_format, ignores = simpler or response_format, simpler is not None
-        response, response_format = await _send(client, settings, request, response_format)
-        spent += response.bill(request, price_of(settings, request.model)).amount
+        if question.is_after_unbound and found.response_format.answers == "json_schema":
+            simpler = found.response_format.simpler("answers", settings)
+            ignores = simpler is not None
+            found = replace(found, response_format=simpler or found.response_format, ignores_schemas=ignores)
+        response, found = await _send(client, settings, request, found)
+        spent = response.bill(request, price_of(settings, request.model)).amount
+        found = replace(found, cost=found.cost + spent, model=response.model, usage=response.usage)
         try:
             question = conversation.send(response.value)
         except StopIteration as end:
-            return end.value, ProbeResult(response_format, spent, response.model, ignores)
+            return end.value, found
     raise AssertionError("this suite only asks")
 
 
 async def _send(
-    client: Client, settings: JudgeSettings, request: EndpointRequest, response_format: ResponseFormat
-) -> tuple[EndpointResponse, ResponseFormat]:
+    client: Client, settings: JudgeSettings, request: EndpointRequest, found: ProbeResult
+) -> tuple[EndpointResponse, ProbeResult]:
     """Return a response, and the first response format that the endpoint supports."""
     while True:
+        began, found = machine.monotonic(), replace(found, calls=found.calls + 1)
         try:
-            return await client.send(request, response_format), response_format
+            response = await client.send(request, found.response_format)
+            return response, replace(found, latency_s=machine.monotonic() - began)
         except OptionUnsupported as error:
-            simpler = response_format.simpler(error.option, settings)
+            simpler = found.response_format.simpler(error.option, settings)
             if simpler is None:
                 raise
-            response_format = simpler
+            found = replace(found, response_format=simpler)
         except KeyReplaced:
             pass

@@ -14,6 +14,7 @@ Errors, by cause:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,8 +40,9 @@ MAX_VECTOR_BYTES = 64 * 1024
 """The limit of a response with vectors for each text, where that is more."""
 MAX_NAME_CHARACTERS = 100
 """The longest name of a model; longer ones are cut."""
-_TEMPLATE_TOKENS = 32
-"""The most tokens that a chat template adds to two messages."""
+_TEMPLATE_TOKENS = 64
+"""The most tokens that a chat template adds to two messages, and the form of the check word to a schema."""
+_HEX = re.compile("[0-9a-f]+")
 
 
 class JudgeError(Exception):
@@ -97,7 +99,11 @@ class OptionUnsupported(JudgeError):
         self.option = option
 
 
-_BOUNDS = {"all": (), "numbers": ("maxLength",), "none": ("maxLength", "maximum", "minimum", "maxItems", "minItems")}
+_BOUNDS = {
+    "all": (),
+    "numbers": ("maxLength", "pattern"),
+    "none": ("maxLength", "pattern", "maximum", "minimum", "maxItems", "minItems"),
+}
 """Keywords that are left out of schemas, by the bounds that these may have."""
 
 
@@ -127,7 +133,7 @@ class ResponseFormat:
             return replace(self, length="max_completion_tokens")
         if option == "temperature" and self.temperature:
             return replace(self, temperature=False)
-        if option == "lengths of strings" and self.bounds == "all" and has_schema:
+        if option == "bounds of strings" and self.bounds == "all" and has_schema:
             return replace(self, bounds="numbers")
         if option == "bounds" and self.bounds != "none" and has_schema:
             return replace(self, bounds="none")
@@ -197,7 +203,7 @@ def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
         if response_format.temperature:
             data["temperature"] = settings.temperature
         if by_endpoint:
-            bound_to = _without(call.schema, _BOUNDS[response_format.bounds])
+            bound_to = _without(_with_check(call), _BOUNDS[response_format.bounds])
             form = {"name": call.name, "strict": True, "schema": bound_to}
             data["response_format"] = {"type": "json_schema", "json_schema": form}
         elif response_format.answers == "json_object":
@@ -214,6 +220,15 @@ def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
         most_input,
         settings.max_output_tokens,
     )
+
+
+def _with_check(call: ChatCall) -> dict[str, Any]:
+    """Return the schema of a call with the form of its check word, without which weak models do not copy it."""
+    properties = call.schema["properties"]
+    if not _HEX.fullmatch(call.check):
+        return {**call.schema}
+    check = {**properties["check"], "pattern": f"^[0-9a-f]{{{len(call.check)}}}$"}
+    return {**call.schema, "properties": {**properties, "check": check}}
 
 
 def _without(schema: Any, keywords: Container[str]) -> Any:

@@ -34,3 +34,19 @@ def test_the_metrics_to_look_at_first_come_first() -> None:
     others = [name for name in catalogue(Settings()).metrics if name in scores | more and name not in first]
     assert len(others) == 3
     assert [*summary.table().columns[0].cells] == [*first, *others, "own"]
+
+
+def test_suites_that_failed_are_counted_beside_the_events_that_were_judged() -> None:
+    """An event is judged if one of its suites is; the others are not passed over in silence."""
+    summary = EvaluationSummary(Aggregator(catalogue(Settings())), judging=True)
+    for event_id, statuses in (("1", ("judged", "failed", "failed")), ("2", ("judged",)), ("3", ("failed", "failed"))):
+        suites = [
+            {"suite": f"s{at}", "status": status, "probability": 1.0, "because": ["risk"]}
+            for at, status in enumerate(statuses)
+        ]
+        fields = {"event_id": event_id, "event_time": 0, "catalogue_version": "3"}
+        selected = [{**suite, "status": "selected"} for suite in suites]
+        summary.add(Evaluation.model_validate({**fields, "decision": {"suites": selected}}))
+        summary.add(Evaluation.model_validate({**fields, "stage": "judged", "decision": {"suites": suites}}))
+    expected = "3 scored; 3 selected: 2 judged (of their 4 suites 2 failed), 1 failed; $0.0000 spent"
+    assert summary.line() == expected

@@ -3,22 +3,29 @@
 The settings are those of the guide; only the address and the words in capitals are the server's.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from commands import ROOT
-from pydantic import Field
-from scripted_endpoint import AskedCall, Endpoint, Reply, calls, completion, error, job, judged_score, one
+from scripted_endpoint import (
+    BOUNDED,
+    BOUNDED_ANSWER,
+    AskedCall,
+    Endpoint,
+    Reply,
+    calls,
+    completion,
+    error,
+    job,
+    judged_score,
+    one,
+)
 from services import until
 
-from ragweir.metrics.judged.asking import Share, ShortText
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Suite, SuiteResult
-from ragweir.metrics.metric import Metric, Null
 from ragweir.streams.services.judge import client, credentials
 from ragweir.streams.services.judge.pool import LiveJudgePool
 from ragweir.streams.services.judge.pricing import cost
@@ -69,30 +76,7 @@ def knows_schema(asked: AskedCall) -> bool:
     return '"additionalProperties"' in asked.body["messages"][0]["content"]
 
 
-class Graded(Answer):
-    """An answer whose schema has every kind of bound."""
-
-    reason: ShortText
-    score: Share
-    marks: Annotated[list[bool], Field(min_length=1, max_length=1)]
-
-
-def converse(case: Case) -> Conversation:
-    said = yield Ask("Grade it.", (("response", case.response),), Graded)
-    return SuiteResult({"bounded": said.score if isinstance(said, Graded) else said if isinstance(said, Null) else 0})
-
-
-BOUNDED = Suite(
-    "bounded",
-    "1",
-    (Metric(print, "test", "ratio", "higher", (), "test", cost="llm", name="bounded"),),
-    converse,
-    1,
-)
-GRADE = json.dumps({"reason": "so", "score": 0.5, "marks": [True], "check": "CHECK"})
-
-
-def graded(asked: AskedCall, text: str = GRADE, **usage: Any) -> Reply:
+def graded(asked: AskedCall, text: str = BOUNDED_ANSWER, **usage: Any) -> Reply:
     """A good answer."""
     return completion(asked, text, usage=used(**usage))
 
@@ -157,7 +141,7 @@ def vertex(asked: AskedCall) -> Reply:
 def bedrock(asked: AskedCall) -> Reply:
     require(asked.path == "/openai/v1/chat/completions", error(404))
     bearer(asked, error(403, "The security token included in the request is expired"))
-    return graded(asked, f"<reasoning>They ask for a grade.</reasoning>{GRADE}")
+    return graded(asked, f"<reasoning>They ask for a grade.</reasoning>{BOUNDED_ANSWER}")
 
 
 def gemini(asked: AskedCall) -> Reply:
@@ -218,7 +202,7 @@ def vllm(asked: AskedCall) -> Reply:
 
 def sglang(asked: AskedCall) -> Reply:
     """Without a parser of reasoning the thoughts come before the answer."""
-    return graded(asked, f"<think>\nIs it {{good}}?\n</think>\n\n{GRADE}")
+    return graded(asked, f"<think>\nIs it {{good}}?\n</think>\n\n{BOUNDED_ANSWER}")
 
 
 def tgi(asked: AskedCall) -> Reply:

@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 import structlog
 from scripted_endpoint import (
+    BOUNDED,
+    BOUNDED_ANSWER,
     CUT,
     GARBAGE,
     HANG,
@@ -543,6 +545,8 @@ def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_s
     kinds = [asked.body["response_format"]["type"] for asked in endpoint.asked]
     assert kinds == ["json_schema"] * 3, "it is remembered"
     assert [sorted(bounds(asked.body["response_format"])) for asked in endpoint.asked] == [[64, 400], [], []]
+    checks = [asked.body["response_format"]["json_schema"]["schema"]["properties"]["check"] for asked in endpoint.asked]
+    assert [each.get("pattern") for each in checks] == ["^[0-9a-f]{16}$", None, None]
     assert all("at most 400 characters" in asked.body["messages"][0]["content"] for asked in endpoint.asked)
 
 
@@ -594,6 +598,29 @@ def test_a_schema_that_the_settings_require_is_kept_even_if_it_is_ignored(endpoi
     with pool(endpoint, answers="json_schema") as live:
         assert why_null(one(live)) == "the judge's answer did not fit its schema"
     assert {asked.body["response_format"]["type"] for asked in endpoint.asked} == {"json_schema"}
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (
+            "Invalid schema for response_format 'a': In context=('properties', 'check'), 'pattern' is not permitted.",
+            True,
+        ),
+        ("For 'string' type, property 'pattern' is not supported", True),
+        ("For 'number' type, properties maximum, minimum are not supported", False),
+        ("The provided JSON schema contains features not supported by xgrammar.", False),
+    ],
+)
+def test_a_bound_that_an_endpoint_does_not_take_is_left_out(endpoint: Endpoint, message: str, kept: bool) -> None:
+    """In the words of OpenAI, Anthropic and vLLM: of strings alone, or of all."""
+    endpoint.then(error(400, message))
+    endpoint.script = lambda asked: completion(asked, BOUNDED_ANSWER)
+    with pool(endpoint) as live:
+        assert judged_score(one(live, job(0, BOUNDED)), "bounded") == 0.5
+    first, second = (json.dumps(asked.body["response_format"]) for asked in endpoint.asked)
+    for keyword, is_kept in (("pattern", False), ("maxLength", False), ("minimum", kept), ("minItems", kept)):
+        assert (f'"{keyword}"' in first, f'"{keyword}"' in second) == (True, is_kept)
 
 
 def test_text_can_be_chosen(endpoint: Endpoint) -> None:
