@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.metrics.criterion import Criterion
-from ragweir.streams.analysis.blame.facet_rows import FacetRows
+from ragweir.streams.analysis.blame.event_table import EventTable
 from ragweir.streams.analysis.blame.facets import NOT_HELD
 
 EXAMPLES = 3
@@ -18,9 +18,9 @@ EXAMPLES = 3
 class AnswerPairs:
     """Chooses bad answers of a cause, and good ones to compare them with."""
 
-    def __init__(self, now: FacetRows, criterion: Criterion) -> None:
+    def __init__(self, now: EventTable, criterion: Criterion) -> None:
         self._asked = now.asked()
-        self._ids = list(now.rows)
+        self._ids = now.ids
         column = now.columns()
         self._bad, self._question, self._session = column["bad"], column["text"], column["session"]
         self._stratum = np.stack([column[name] for name in ("hour", *NOT_HELD)], axis=1)

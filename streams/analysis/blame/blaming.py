@@ -17,7 +17,8 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.nearest import nearest_hint
 from ragweir.streams.analysis.blame.answer_pairs import AnswerPairs
 from ragweir.streams.analysis.blame.blame_report import REST, BlameReport, NamedCause
-from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
+from ragweir.streams.analysis.blame.event_table import EventTable
+from ragweir.streams.analysis.blame.facet_rows import servings
 from ragweir.streams.analysis.blame.facets import APPLICATION, KINDS, NOT_HELD, OWN, PART
 from ragweir.streams.analysis.blame.silences import Silences
 from ragweir.streams.analysis.blame.value_codes import MOST_FACETS, ValueCodes
@@ -64,9 +65,9 @@ def blame_criterion(
 
 def blame_rows(
     criterion: Criterion,
-    now: FacetRows,
+    now: EventTable,
     codes: ValueCodes,
-    before: FacetRows | None = None,
+    before: EventTable | None = None,
     name: str = REST,
     silences: Silences | None = None,
 ) -> BlameReport:
@@ -116,7 +117,7 @@ def _named(
 
 
 def _notes(
-    report: BlameReport, found: FoundCauses, now: FacetRows, before: FacetRows | None, codes: ValueCodes
+    report: BlameReport, found: FoundCauses, now: EventTable, before: EventTable | None, codes: ValueCodes
 ) -> list[str]:
     """Return sentences on what was compared, and what was left out."""
     metric, others = report.criterion.metric, len(now) - report.events

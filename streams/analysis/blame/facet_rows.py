@@ -6,7 +6,7 @@ A file of 200,000 evaluations with ten values each takes some 280 MB.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -23,6 +23,7 @@ from ragweir.metrics.cause.servings import NONE, Servings
 from ragweir.metrics.criterion import BAD, GOOD, Criterion
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.answer_scope import BlameScope, without_answers
+from ragweir.streams.analysis.blame.event_table import EventTable
 from ragweir.streams.analysis.blame.facets import (
     CHUNK,
     DOCUMENT,
@@ -135,6 +136,11 @@ class FacetRows(Evaluated):
         return frozenset([CHUNK]) if any(self._has_facets) else frozenset([CHUNK, *FACETS])
 
     @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the events."""
+        return list(self.rows)
+
+    @property
     def lacking_events(self) -> int:
         """The number of evaluations whose events were not read."""
         return self._has_event.count(0)
@@ -197,7 +203,7 @@ def read_facet_rows(
     return found.checked(str(file))
 
 
-def servings(now: FacetRows, before: FacetRows | None, codes: ValueCodes) -> Servings:
+def servings(now: EventTable, before: EventTable | None, codes: ValueCodes) -> Servings:
     """Return the events of a file, and of the one that it is compared with, with all that they carry."""
     parts = [each.columns() for each in (now, before) if each is not None]
     sizes = [len(each["bad"]) for each in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from zlib import crc32
 
 from ragweir.metrics.cause.coded_facets import shortened
@@ -54,12 +55,9 @@ class ValueCodes:
         """
         value = shortened(value, LONGEST)
         if (own := self._codes.get(facet)) is None:
-            if len(self.facets) == MOST_FACETS:
-                self.full = True
+            if self.facet_number(facet) == DROPPED:
                 return DROPPED
             own = self._codes[facet] = {}
-            self._numbers[facet] = len(self.facets)
-            self.facets.append(facet)
         found = own.get(value)
         if found is not None:
             return found
@@ -73,6 +71,30 @@ class ValueCodes:
             self._drop_level()
             return found if self.names[found] is not None else DROPPED
         return found
+
+    def facet_number(self, facet: str) -> int:
+        """Return the number of a facet; DROPPED if there are too many."""
+        if facet not in self._numbers:
+            if len(self.facets) == MOST_FACETS:
+                self.full = True
+                return DROPPED
+            self._numbers[facet] = len(self.facets)
+            self.facets.append(facet)
+        return self._numbers[facet]
+
+    def add_hashes(self, facets: Sequence[int], names: Sequence[str], level: int) -> int:
+        """Add values that are known by their hashes alone, and return the number of the first of them.
+
+        Args:
+            facets: the number of each one's facet.
+            names: the hashes as text.
+            level: number of times that half of them were left out.
+        """
+        first = len(self.names)
+        self.names += names
+        self.facet += facets
+        self._level = max(self._level, level)
+        return first
 
     def _leaves_out(self, value: str) -> bool:
         return self._level > 0 and crc32(value.encode(errors="replace")) % (1 << self._level) != 0

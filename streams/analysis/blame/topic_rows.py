@@ -1,0 +1,413 @@
+"""The rows of topic `documents` as columns of facets, strata, sessions and questions.
+
+A value of a document, chunk or label is its hash. Hashes with fewer servings than are tested are dropped at the end; if
+there are too many before it, whole levels of hashes are dropped, and the share that is kept is known.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, overload
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ragweir.errors import ConfigurationError
+from ragweir.metrics.cause.cause import FEWEST
+from ragweir.metrics.cause.servings import NONE
+from ragweir.metrics.criterion import BAD, GOOD, Criterion
+from ragweir.schemas.document_rows import COLUMNS, FIELDS
+from ragweir.streams.analysis.blame.answer_scope import BlameScope
+from ragweir.streams.analysis.blame.facets import CHUNK, DOCUMENT
+from ragweir.streams.analysis.blame.value_codes import DROPPED, ValueCodes
+from ragweir.streams.services.shared.row_hashes import RowHashes
+
+Column = NDArray[Any]
+_HOUR_US = 3_600 * 1_000_000
+_MICROSECONDS = 1e6
+_CHANCES = 100
+"""Number of classes of the probability of being judged, as of files."""
+_SALTS = {DOCUMENT: np.uint64(0), CHUNK: np.uint64(0x9E3779B97F4A7C15)}
+"""What keeps a document apart from a chunk of the same id."""
+_COMPACTED = 4_000_000
+"""Number of servings after which hashes are counted."""
+_MOST_SERVINGS = 12
+"""Most servings that are held for each value that may be held."""
+_LABEL = "labels."
+
+
+class _CriterionLine(msgspec.Struct):
+    metric: str
+    threshold: float
+    higher_is_better: bool
+    suite: str | None = None
+
+
+class _RowsLine(msgspec.Struct):
+    """The fields of `ragweir.schemas.document_rows.DocumentRows` that are read."""
+
+    topic: str
+    partition: int
+    stage: str
+    rows: int
+    criteria: tuple[_CriterionLine, ...] = ()
+    suites: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
+    values: tuple[tuple[int, str], ...] = ()
+    columns: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def column(self, name: str) -> Column:
+        """Return the numbers of a column."""
+        return np.frombuffer(b64decode(self.columns.get(name, ""), validate=True), dtype=COLUMNS[name])
+
+
+_DECODER = msgspec.json.Decoder(_RowsLine)
+
+
+class PlacesOfEvents(Sequence[str]):
+    """The places at which events were read, as `TOPIC/PARTITION/OFFSET/INDEX`, made when they are asked for."""
+
+    def __init__(self, sources: Sequence[tuple[str, int]], source: Column, offset: Column, index: Column) -> None:
+        self._sources, self._source, self._offset, self._index = sources, source, offset, index
+
+    @override
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    @override
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        topic, partition = self._sources[self._source[place]]
+        return f"{topic}/{partition}/{self._offset[place]}/{self._index[place]}"
+
+
+class TopicRows:
+    """The rows of a range of topic `documents` that have verdicts of one criterion.
+
+    Args:
+        criterion: the criterion by which answers are bad.
+        codes: the numbers of values, which the rows of a reference share.
+        scope: which answers count.
+        hashes: the hashes of ids.
+        most: number of different hashes that are held.
+    """
+
+    with_events = True
+    lacking_events = 0
+    unknown: frozenset[str] = frozenset()
+
+    def __init__(
+        self, criterion: Criterion, codes: ValueCodes, scope: BlameScope, hashes: RowHashes, most: int
+    ) -> None:
+        self._criterion, self._codes, self._scope, self._hashes = criterion, codes, scope, hashes
+        self._most = most
+        self._stage = "scored" if criterion.suite is None else "judged"
+        self._parts: dict[str, list[Column]] = {}
+        self._sources: dict[tuple[str, int], int] = {}
+        self.seen = 0
+        """Number of rows of the range, with and without a verdict."""
+        self.unreadable = 0
+        """Number of records that hold no rows."""
+        self.other_criteria: dict[tuple[str, float], None] = {}
+        """Metrics and thresholds of records that have no verdicts of the criterion."""
+        self.level = 0
+        """Number of times that half of the hashes were dropped."""
+        self._held = self._compacted_at = 0
+        self._asked = 0
+
+    def __len__(self) -> int:
+        return self.seen
+
+    def add(self, value: bytes) -> None:
+        """Add the rows of a record."""
+        try:
+            self._add(_DECODER.decode(value))
+        except (msgspec.MsgspecError, ValueError, IndexError):
+            self.unreadable += 1
+
+    def _add(self, record: _RowsLine) -> None:
+        if record.stage != self._stage:
+            return
+        asked = self._criterion
+        wanted = (asked.metric, asked.threshold, asked.higher_is_better)
+        found = [(each.metric, each.threshold, each.higher_is_better) for each in record.criteria]
+        if wanted not in found:
+            self.other_criteria |= dict.fromkeys((each.metric, each.threshold) for each in record.criteria)
+            return
+        time = record.column("time")
+        verdict = record.column("verdict").reshape(record.rows, len(found))[:, found.index(wanted)]
+        field = record.column("field").reshape(record.rows, len(FIELDS)).astype(np.int64)
+        named_codes = [self._codes.code(record.facets[facet], value) for facet, value in record.values]
+        codes = np.array([*named_codes, DROPPED], dtype=np.int32)
+        fields = codes[field - 1]  # 0 is none, and the last code is none.
+        in_scope = self._in_scope(record, time, field)
+        has_verdict = in_scope & ((verdict == BAD) | (verdict == GOOD))
+        chance = np.ones(record.rows)
+        if asked.suite is not None:
+            chance = record.column("chance").reshape(record.rows, len(record.suites))[
+                :, record.suites.index(asked.suite)
+            ]
+        # All that may raise is read before a column is kept, so that none is longer than another.
+        named = self._named(record, codes, fields)
+        hashed = [each for name in (DOCUMENT, CHUNK) if len((each := self._hashed(record, name))[0])]
+        if len((labels := self._labels(record))[0]):
+            hashed.append(labels)
+        self._keep(has_verdict, named, hashed)
+        for name, column in {
+            "offset": record.column("offset"),
+            "index": record.column("index"),
+            "time": time,
+            "session": record.column("session"),
+            "question": record.column("question"),
+            "bad": verdict == BAD,
+            "judged": np.round(chance * _CHANCES).astype(np.int8),
+            "application": fields[:, 0],
+            "pipeline_version": fields[:, 1],
+        }.items():
+            self._append(name, column[has_verdict])
+        source = self._sources.setdefault((record.topic, record.partition), len(self._sources))
+        kept = int(has_verdict.sum())
+        self._append("source", np.full(kept, source, np.int32))
+        self.seen += int(in_scope.sum())
+        self._asked += kept
+        if self._held - self._compacted_at > _COMPACTED:
+            self._compact()
+
+    def _append(self, name: str, column: Column) -> None:
+        self._parts.setdefault(name, []).append(column)
+
+    def _in_scope(self, record: _RowsLine, time: Column, field: Column) -> NDArray[np.bool_]:
+        found = np.ones(record.rows, bool)
+        if self._scope.start is not None:
+            found &= time >= _microseconds(self._scope.start)
+        if self._scope.end is not None:
+            found &= time < _microseconds(self._scope.end)
+        for name, value in self._scope.where.items():
+            found &= self._has(record, field, name, value)
+        return found
+
+    def _has(self, record: _RowsLine, field: Column, name: str, value: str) -> NDArray[np.bool_]:
+        """Return which rows have a value of a dimension."""
+        if name in FIELDS:
+            values = [(record.facets[facet], own) for facet, own in record.values]
+            numbers = [number for number, own in enumerate(values, 1) if own == (name, value)]
+            return np.isin(field[:, FIELDS.index(name)], numbers)
+        if name == "question_id":
+            own = np.frombuffer(self._hashes[value], dtype="<u8")[0]
+            return np.asarray(record.column("question") == own)
+        hashes, row, _ = self._labels(record)
+        own = np.frombuffer(self._hashes[f"{name.removeprefix(_LABEL)}\0{value}"], dtype="<u8")[0]
+        found = np.zeros(record.rows, bool)
+        found[row[hashes == own]] = True
+        return found
+
+    def _named(self, record: _RowsLine, codes: Column, fields: Column) -> tuple[Column, Column]:
+        """Return the rows and codes of named values."""
+        row = np.repeat(np.arange(record.rows), record.column("value_count"))
+        place, own = np.nonzero(fields >= 0)
+        value = np.concatenate([codes[record.column("value")], fields[place, own]])
+        row = np.concatenate([row, place])
+        return row[value >= 0], value[value >= 0]
+
+    def _hashed(self, record: _RowsLine, name: str) -> tuple[Column, Column, Column]:
+        hashes = record.column(name) ^ _SALTS[name]
+        row = np.repeat(np.arange(record.rows), record.column(f"{name}_count"))
+        return hashes, row, np.full(len(hashes), self._codes.facet_number(name), np.int16)
+
+    def _labels(self, record: _RowsLine) -> tuple[Column, Column, Column]:
+        numbers = np.array([self._codes.facet_number(name) for name in record.facets] or [0], dtype=np.int16)
+        row = np.repeat(np.arange(record.rows), record.column("label_count"))
+        return record.column("label"), row, numbers[record.column("label_name")]
+
+    def _keep(
+        self,
+        rows: NDArray[np.bool_],
+        named: tuple[Column, Column],
+        hashed: Sequence[tuple[Column, Column, Column]],
+    ) -> None:
+        """Keep the servings of some rows."""
+        place = (np.cumsum(rows) - 1 + self._asked).astype(np.int32)
+        used = rows[named[0]]
+        self._append("row", place[named[0][used]])
+        self._append("value", named[1][used])
+        for hashes, row, facet in hashed:
+            used = rows[row] & (facet >= 0) & self._is_kept(hashes)
+            self._append("hash", hashes[used])
+            self._append("hash_row", place[row[used]])
+            self._append("hash_facet", facet[used])
+            self._held += int(used.sum())
+
+    def _is_kept(self, hashes: Column) -> NDArray[np.bool_]:
+        return np.asarray((hashes & np.uint64((1 << self.level) - 1)) == 0)
+
+    def drop_to(self, level: int) -> None:
+        """Drop hashes, so that half of them are left out so many times."""
+        if level <= self.level:
+            return
+        self.level = level
+        hashes = self._parts.get("hash", [])
+        kept = [self._is_kept(each) for each in hashes]
+        for name in ("hash", "hash_row", "hash_facet"):
+            parts = self._parts.get(name, [])
+            parts[:] = [each[own] for each, own in zip(parts, kept, strict=True)]
+        self._held = sum(map(len, self._parts.get("hash", [])))
+
+    def _compact(self) -> None:
+        """Drop levels of hashes while there are more than may be held."""
+        while self._held > _MOST_SERVINGS * self._most or len(self._distinct()) > self._most:
+            self.drop_to(self.level + 1)
+        self._compacted_at = self._held
+
+    def _distinct(self) -> Column:
+        found = self._parts.get("hash", [])
+        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
+
+    # What the statistics read.
+
+    def asked(self) -> NDArray[np.int64]:
+        """Return the rows that have a verdict: all that are held."""
+        return np.arange(self._asked)
+
+    @property
+    def times(self) -> Column:
+        """Times of the events, in seconds."""
+        return self._column("time") / _MICROSECONDS
+
+    @property
+    def values(self) -> Sequence[Column]:
+        """How bad each event is: rows have verdicts without values."""
+        bad = self._column("bad").astype(float)
+        return (-bad if self._criterion.higher_is_better else bad,)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The places of the events."""
+        return PlacesOfEvents(
+            list(self._sources), self._column("source"), self._column("offset"), self._column("index")
+        )
+
+    def columns(self) -> dict[str, Column]:
+        """Return the columns of the rows; `row` and `value` are the servings."""
+        question = _signed(self._column("question"))
+        return {
+            "bad": self._column("bad"),
+            "hour": self._column("time") // _HOUR_US,
+            "judged": self._column("judged").astype(np.int64),
+            "application": self._column("application").astype(np.int64),
+            "pipeline_version": self._column("pipeline_version").astype(np.int64),
+            "session": _signed(self._column("session")),
+            "question": question,
+            "text": question,
+            "chance": self._chance(),
+            "row": self._column("row"),
+            "value": self._column("value"),
+        }
+
+    def _column(self, name: str) -> Column:
+        parts = self._parts.get(name)
+        if not parts:
+            return np.zeros(0, np.int64)
+        if len(parts) > 1:
+            parts[:] = [np.concatenate(parts)]
+        return parts[0]
+
+    def _chance(self) -> NDArray[np.uint64]:
+        """Return a hash of the place of each event, by which one of a session counts."""
+        names = [blake2b(f"{topic}/{partition}".encode(), digest_size=8) for topic, partition in self._sources]
+        source = np.array([int.from_bytes(each.digest()) for each in names] or [0], dtype=np.uint64)
+        place = self._column("offset").astype(np.uint64) * np.uint64(1 << 16) + self._column("index").astype(np.uint64)
+        return _mixed(source[self._column("source").astype(np.int64)] ^ _mixed(place))
+
+    def counted(self) -> tuple[Column, Column, Column]:
+        """Return the hashes with enough servings, their facets, and their numbers of servings."""
+        hashes = self._column("hash")
+        found, first, number = np.unique(hashes, return_index=True, return_counts=True)
+        enough = number >= FEWEST
+        return found[enough], self._column("hash_facet")[first[enough]], number[enough]
+
+    def name_hashes(self, hashes: Column, first: int) -> None:
+        """Replace hashes by codes: the place of each among some that are sorted, after the first code."""
+        own = self._column("hash")
+        if len(hashes) and len(own):
+            place = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
+            used = hashes[place] == own
+            self._append("value", (place[used] + first).astype(np.int32))
+            self._append("row", self._column("hash_row")[used])
+        for name in ("hash", "hash_row", "hash_facet"):
+            self._parts.pop(name, None)
+
+    def check(self, topic: str) -> None:
+        """Check that there are rows with verdicts.
+
+        Raises:
+            ConfigurationError: if the topic has rows of the range with verdicts of other metrics or thresholds alone.
+        """
+        if not self.seen and self.other_criteria:
+            said = ", ".join(f"{metric} at {threshold:g}" for metric, threshold in self.other_criteria)
+            asked = self._criterion
+            raise ConfigurationError(
+                f"the rows of {topic} have verdicts on {said}, not on {asked.metric} at {asked.threshold:g}: those of "
+                "[[slo]] and [[labels.questions]] count from when evaluate and judge were started with them; "
+                "`ragweir blame METRIC FILE` reads any metric from evaluations"
+            )
+
+
+def hash_name(facet: str, value: str, hashes: RowHashes) -> str:
+    """Return the name of a document, chunk or label before it is known: its hash.
+
+    >>> hash_name("document", "d1", RowHashes("a secret")) == hash_name("chunk", "d1", RowHashes("a secret"))
+    False
+    """
+    text = f"{facet.removeprefix(_LABEL)}\0{value}" if facet.startswith(_LABEL) else value
+    own = np.frombuffer(hashes[text], dtype="<u8") ^ _SALTS.get(facet, np.uint64(0))
+    return _shown(int(own[0]))
+
+
+def _shown(number: int) -> str:
+    return f"#{number:016x}"
+
+
+def with_codes(codes: ValueCodes, now: TopicRows, before: TopicRows | None) -> None:
+    """Give codes to the hashes that have enough servings.
+
+    Args:
+        codes: the numbers of values.
+        now: the rows.
+        before: the rows with which they are compared, if any.
+    """
+    parts = [now] if before is None else [now, before]
+    level = max(each.level for each in parts)
+    for each in parts:
+        each.drop_to(level)
+    hashes, facets, _ = now.counted()
+    first = codes.add_hashes(facets.tolist(), [_shown(each) for each in hashes.tolist()], level)
+    for each in parts:
+        each.name_hashes(hashes, first)
+
+
+def _microseconds(time: datetime) -> int:
+    return round(time.timestamp() * _MICROSECONDS)
+
+
+def _signed(hashes: Column) -> NDArray[np.int64]:
+    """Return hashes as numbers that are not negative; NONE for none."""
+    return np.where(hashes == 0, NONE, (hashes >> np.uint64(1)).astype(np.int64))
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return numbers of which all bits depend on all bits: splitmix64."""
+    with np.errstate(over="ignore"):
+        mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)))
