@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from ragweir.errors import PermanentError
-from ragweir.streams.console.store.topic_projection import ConsoleProjection
 from ragweir.streams.services.console import NAME, PACKAGES, PORT
 from ragweir.streams.services.export.service import ProjectionService
 from ragweir.streams.services.slot import run_projection
 from ragweir.streams.settings import Settings
 
+if TYPE_CHECKING:
+    from ragweir.streams.runtime.projection import Projection
+
+
+def _projection(settings: Settings) -> Projection:
+    from ragweir.streams.console.store.topic_projection import ConsoleProjection  # noqa: PLC0415 - not for others
+
+    return ConsoleProjection(settings)
+
+
 SERVICE = ProjectionService(
     NAME,
     help="",  # The command has options of its own.
-    projection=ConsoleProjection,
+    projection=_projection,
     port=PORT,
     enabled=lambda settings: settings.console.enabled,
 )
@@ -74,6 +84,7 @@ def run(
     from ragweir.streams.console.review_desk import ReviewDesk  # noqa: PLC0415
     from ragweir.streams.console.review_queues import topic_queue  # noqa: PLC0415
     from ragweir.streams.console.safety.authentication import kept_login, kept_token  # noqa: PLC0415
+    from ragweir.streams.console.store.topic_projection import ConsoleProjection  # noqa: PLC0415
     from ragweir.streams.console.web_server import listen, served  # noqa: PLC0415
 
     own, counts = settings.console, RequestCounts()

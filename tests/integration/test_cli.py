@@ -72,11 +72,23 @@ def test_every_command_is_listed_as_its_module_has_it() -> None:
 )
 def test_nothing_heavy_is_imported_for_the_help(arguments: tuple[str, ...]) -> None:
     """Neither the help nor the version nor the package itself imports a package that takes long."""
+    imported = imported_by(*arguments)
+    assert "ragweir" in imported
+    assert imported.isdisjoint({"numpy", "pydantic", "confluent_kafka", "structlog", "aiohttp", "duckdb"})
+
+
+def test_a_service_imports_nothing_that_only_the_console_needs() -> None:
+    """A worker starts without numpy and without the web server of the console."""
+    imported = imported_by("-c", "import ragweir.streams.commands.services")
+    assert "pydantic" in imported
+    assert imported.isdisjoint({"numpy", "starlette", "uvicorn", "aiohttp", "duckdb"})
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """Return the packages that Python imports with these arguments."""
     line = [sys.executable, "-X", "importtime", *arguments]
     done = subprocess.run(line, capture_output=True, check=True, cwd=ROOT, env=environment())
-    imported = {each.rpartition(b"|")[2].strip().partition(b".")[0] for each in done.stderr.splitlines()}
-    assert b"ragweir" in imported
-    assert imported.isdisjoint({b"numpy", b"pydantic", b"confluent_kafka", b"structlog", b"aiohttp", b"duckdb"})
+    return {each.rpartition(b"|")[2].strip().partition(b".")[0].decode() for each in done.stderr.splitlines()}
 
 
 def test_help_is_shown() -> None:
