@@ -23,10 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+from typing_extensions import override
 
+from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.metrics.metric import Metric, Null, Value
 
 if TYPE_CHECKING:
@@ -59,7 +62,14 @@ class Answer(BaseModel):
     """
 
     # Most processes import these models without judging, and so do not build their validators.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    @classmethod
+    @override
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler, /) -> CoreSchema:
+        for name, text in field_docstrings(cls).items():
+            cls.model_fields[name].description = cls.model_fields[name].description or text
+        return handler(source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 import typer
-from commands import COMMAND, ROOT, begun, environment, ragweir, told
+from commands import COMMAND, ROOT, begun, environment, program, ragweir, told
 from conftest import SharedBroker, create_topic, read_to_end
 from poison import GOOD, MARK, POISON, event
 
@@ -82,6 +82,13 @@ def test_a_service_imports_nothing_that_only_the_console_needs() -> None:
     imported = imported_by("-c", "import ragweir.streams.commands.services")
     assert "pydantic" in imported
     assert imported.isdisjoint({"numpy", "starlette", "uvicorn", "aiohttp", "duckdb"})
+
+
+def test_a_service_reads_no_source_to_start() -> None:
+    """The descriptions of a judge's answers took a tenth of each worker's start, and are read once a judge is asked."""
+    code = "import ragweir.streams.commands.services, linecache; print(*linecache.cache, sep='\\n')"
+    read = program(sys.executable, "-c", code).stdout.splitlines()
+    assert [name for name in read if not name.startswith("<")] == []
 
 
 def imported_by(*arguments: str) -> set[str]:

@@ -70,6 +70,7 @@ def overriding(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str
     return renamed, mypy(folder)
 
 
+@pytest.mark.heavy
 def test_a_method_that_no_longer_overrides_is_an_error(overriding: tuple[list[str], str]) -> None:
     """Each of them: agents, projections, decoders, the pool of the judge and what derives from libraries' classes."""
     renamed, said = overriding

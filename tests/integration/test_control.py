@@ -66,6 +66,7 @@ def decided(kafka: SharedBroker, prefix: str, number: int) -> dict[str, tuple[st
     return found
 
 
+@pytest.mark.heavy
 def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     for name in ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests"):
         create_topic(kafka.bootstrap, prefix + name, 2)

@@ -294,6 +294,7 @@ def test_kills_neither_lose_nor_double(kafka: SharedBroker, prefix: str, tmp_pat
     assert dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path)).startswith("0 sent")
 
 
+@pytest.mark.heavy
 def test_two_redrives_at_once_send_nothing_twice(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """One that is overtaken by another commits nothing more, and says so in a sentence."""
     topics(kafka, prefix)

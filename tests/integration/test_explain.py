@@ -104,6 +104,7 @@ def test_the_partition_is_the_one_that_kafkas_clients_choose(kafka: SharedBroker
     assert all(partition_of(message.key(), 7) == message.partition() for message in found)
 
 
+@pytest.mark.heavy
 def test_the_story_on_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """It tells an evaluated event's source, scores, reasons, routing and windows, where its request waits, and then
     what the judge said and cost."""

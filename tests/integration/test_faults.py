@@ -182,7 +182,9 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(traffic: Traffic, star
     traffic.must_be_settled_exactly_once()
 
 
-@pytest.mark.parametrize("moment", ["before", "inside", "between"])
+@pytest.mark.parametrize(
+    "moment", [*(pytest.param(each, marks=pytest.mark.heavy) for each in ("before", "between")), "inside"]
+)
 def test_a_zombie_writes_nothing(traffic: Traffic, start: Start, moment: str) -> None:
     """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
     traffic.publish(_SEVERAL if moment == "between" else 30)

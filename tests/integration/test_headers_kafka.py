@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import orjson
+import pytest
 from commands import evaluating, ragweir
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from poison import event
@@ -33,6 +34,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
 """A producer whose header has a name that is not UTF-8; aiokafka's compiled part would reject it."""
 
 
+@pytest.mark.heavy
 def test_headers_live(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """A name that is not UTF-8 is flagged, and what is rejected comes back with its headers and is evaluated then."""
     ours = {"max.message.bytes": str(max_record_bytes())}

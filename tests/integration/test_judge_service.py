@@ -405,6 +405,7 @@ def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged
         assert len(moved) > 100
 
 
+@pytest.mark.heavy
 def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(requests: Requests, start: Start) -> None:
     cap = 0.2
     with simulated_judge() as judge:

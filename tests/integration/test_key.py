@@ -249,6 +249,7 @@ def deploy(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator[Deploy]
             each.end()
 
 
+@pytest.mark.heavy
 def test_kills_of_several_workers_lose_and_double_nothing(deploy: Deploy) -> None:
     """Unkeyed pieces of traces and logs over five partitions of two topics, three workers, and six kills."""
     deployed = deploy(workers=3)

@@ -35,6 +35,7 @@ def _settled(bootstrap: str, prefix: str) -> int:
         consumer.close()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "events",
     [pytest.param(8_000, id="8k"), pytest.param(100_000, id="100k", marks=pytest.mark.long)],

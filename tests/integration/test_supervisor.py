@@ -254,6 +254,7 @@ def test_targets_are_those_that_whoever_asks_can_reach() -> None:
             assert got(url, host or None)[0]["targets"] == [f"{named if host else '127.0.0.1'}:9464"]
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("tools")
 def test_prometheus_finds_all_workers_of_up(kafka: SharedBroker, prefix: str, services: Services) -> None:
     """`up --evaluate-workers 2`, and a Prometheus that knows no more than the supervisor's address."""

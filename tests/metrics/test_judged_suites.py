@@ -4,17 +4,18 @@ import json
 from collections.abc import Callable
 from fractions import Fraction
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, create_model
 
 from ragweir.metrics.judged import classification, factual, ragas, recall, rubric
 from ragweir.metrics.judged.answer_parsing import schema
 from ragweir.metrics.judged.asking import MOST_STATEMENTS, SAID_CHARACTERS, Verdicts, verdicts
+from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Flagged, Null
@@ -626,3 +627,41 @@ def _plain(answer: type[Answer]) -> dict[str, Any]:
     """The schema without the check word, which is the driver's."""
     whole = schema(answer)
     return whole | {"properties": {name: each for name, each in whole["properties"].items() if name != "check"}}
+
+
+class Plain(Answer):
+    """A base."""
+
+    score: float
+    """Says how good it is."""
+    reason: str
+    """Says why."""
+
+
+class Redeclared(Plain):
+    """An answer that declares a field again."""
+
+    score: Annotated[float, Field(description="Given by hand.")]
+    """Not this one."""
+    reason: str
+    rest: list[Plain]
+    """Parts."""
+
+
+def test_descriptions_are_the_docstrings_of_the_fields() -> None:
+    """Also of inherited fields and parts; a description that is given counts, and a field declared again has its own."""
+    fields = schema(Redeclared)["properties"]
+    assert {name: fields[name].get("description") for name in ("score", "reason", "rest")} == {
+        "score": "Given by hand.",
+        "reason": None,
+        "rest": "Parts.",
+    }
+    assert fields["rest"]["items"]["properties"]["reason"]["description"] == "Says why."
+    assert field_docstrings(Redeclared) == {"score": "Not this one.", "rest": "Parts."}
+
+
+def test_a_model_without_source_has_no_descriptions() -> None:
+    """Such as one of a notebook's cell that is gone."""
+    made = create_model("Made", __base__=Plain, more=(int, ...))
+    assert schema(made)["properties"]["more"] == {"type": "integer"}
+    assert schema(made)["properties"]["reason"]["description"] == "Says why."

@@ -12,6 +12,7 @@ from markdown_pages import RENDERERS, Shown, read, slug
 
 from ragweir.metrics import packs
 from ragweir.metrics.catalogue import everything
+from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.export import RECORDS
 from ragweir.schemas.interaction import Context, Interaction
@@ -39,7 +40,7 @@ from tools.reference import acls
 from tools.reference.markdown import plain as plain_text
 from tools.reference.markdown import table
 from tools.reference.metrics import source_link
-from tools.reference.records import field_meanings, models
+from tools.reference.records import models
 from tools.reference.settings import NESTED
 
 METRICS = everything(packs.SHIPPED)
@@ -50,13 +51,15 @@ Rows = list[tuple[str, str]]
 
 def settings() -> Rows:
     rows = [
-        (f"{name}.{each}", meaning) for name, group in GROUPS.items() for each, meaning in field_meanings(group).items()
+        (f"{name}.{each}", meaning)
+        for name, group in GROUPS.items()
+        for each, meaning in field_docstrings(group).items()
     ]
     nested: list[type[SettingsGroup]] = [Slo, Rule, Price, SecretSource, OtlpOutputSettings, Question, Silence]
     rows += [
         (group.model_fields[each].alias or each, meaning)
         for group in nested
-        for each, meaning in field_meanings(group).items()
+        for each, meaning in field_docstrings(group).items()
     ]
     return rows + [(rule.name, str(rule.probability)) for rule in RoutingSettings().rules]
 
@@ -96,7 +99,7 @@ CODE: dict[str, Callable[[], Rows]] = {
     "telemetry": telemetry,
     "topics": lambda: [(topic.name, topic.text) for topic in TOPICS.values()],
     "records": lambda: [
-        (name, field_meanings(model).get(name, "")) for model in models() for name in model.model_fields
+        (name, field_docstrings(model).get(name, "")) for model in models() for name in model.model_fields
     ],
     "commands": commands,
     "alerts": lambda: [(name, text) for name, _, text, _ in alerts.rows()],
@@ -144,11 +147,11 @@ def test_a_changed_docstring_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison depends on the settings' docstrings: with a word added, the page is out of date."""
     own = inspect.getsource
     monkeypatch.setattr(inspect, "getsource", lambda each: own(each).replace('."""', '. Really."""'))
-    field_meanings.cache_clear()
+    field_docstrings.cache_clear()
     try:
         assert reference.rewritten("settings", page("settings")) != page("settings")
     finally:
-        field_meanings.cache_clear()
+        field_docstrings.cache_clear()
 
 
 def test_every_page_has_its_place() -> None:
@@ -208,7 +211,7 @@ def test_every_command_and_record_has_its_section(renderer: str) -> None:
 def test_the_fields_of_what_users_read_and_write_have_a_meaning() -> None:
     """A type alone does not say what to publish, or what to make of an evaluation."""
     for model in models():
-        missing = model.model_fields.keys() - field_meanings(model).keys()
+        missing = model.model_fields.keys() - field_docstrings(model).keys()
         assert not missing, f"{model.__name__}: {sorted(missing)}"
     assert {Interaction, Context, Evaluation} <= models().keys()
 

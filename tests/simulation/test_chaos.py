@@ -44,6 +44,7 @@ def hurt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pytest.fail(str(error), pytrace=False)
 
 
+@pytest.mark.heavy
 def test_the_product_comes_through_every_kind_of_fault_unharmed(hurt: Cluster, tmp_path: Path) -> None:
     """Nothing lost, doubled, reordered or wrong, in any output, and telemetry shows no more than was committed.
 

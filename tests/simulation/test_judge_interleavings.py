@@ -436,6 +436,7 @@ def test_requests_that_are_moved_are_not_lost_or_doubled_either(monkeypatch: pyt
     assert {topic for topic, *_ in moved} == {"judge.requests", "judge.deferred", "judge.retry"}
 
 
+@pytest.mark.heavy
 def test_random_interleavings_lose_nothing_double_nothing_and_keep_to_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

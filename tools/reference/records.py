@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Iterator, Mapping
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
 
+from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.schemas.export import RECORDS
 from tools.reference.markdown import anchor, blocks, code, plain, table
 
@@ -50,30 +47,6 @@ def field_link(field: str) -> str:
     return f"[{code(field)}](records.md#Interaction.{field})"
 
 
-@cache
-def field_meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings below the fields of a model.
-
-    >>> from ragweir.schemas.run import Run
-    >>> field_meanings(Run)["topic"]
-    'Topic of the interactions.'
-    """
-    found: dict[str, str] = {}
-    for owner in reversed(model.__mro__):
-        if issubclass(owner, BaseModel) and owner is not BaseModel:
-            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-            assert isinstance(body, ast.ClassDef)
-            found |= {name: text for name, text in _documented(body.body) if name in model.model_fields}
-    return found
-
-
-def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, text in pairwise(body):
-        match field, text:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                yield name, inspect.cleandoc(said)
-
-
 RECORD_TITLES = {model: f"The {name.replace('_', ' ')} record" for name, (model, _) in RECORDS.items()}
 
 
@@ -85,7 +58,7 @@ def _section(model: type[BaseModel], record: str) -> str:
     schema = f"JSON Schema: [`schemas/json/{record}.json`](../../schemas/json/{record}.json)." if record else ""
     title = f"## {RECORD_TITLES[model]}" if record else f"### `{model.__name__}`"
     texts = map(plain, (inspect.getdoc(model) or "").split("\n\n"))
-    meanings = field_meanings(model)
+    meanings = field_docstrings(model)
     rows = (
         (anchor(f"{model.__name__}.{name}", code(name)), _type(name, model), plain(meanings.get(name, "")))
         for name in model.model_fields

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.streams.settings import (
     OtlpOutputSettings,
     Price,
@@ -22,7 +23,6 @@ from ragweir.streams.settings import (
 from ragweir.streams.settings.blame import Silence
 from ragweir.streams.settings.labels import Question
 from tools.reference.markdown import anchor, blocks, code, plain, table
-from tools.reference.records import field_meanings
 
 HEAD = ("setting", "default", "meaning")
 NESTED: tuple[tuple[str, type[SettingsGroup]], ...] = (
@@ -50,7 +50,7 @@ def groups() -> Iterator[tuple[str, type[SettingsGroup]]]:
 
 
 def _group(name: str, group: type[SettingsGroup]) -> str:
-    meanings = field_meanings(group)
+    meanings = field_docstrings(group)
     rows = (
         (anchor(f"{name}.{field_name(each, field)}"), _default(field), plain(meanings[each]))
         for each, field in group.model_fields.items()
@@ -59,7 +59,7 @@ def _group(name: str, group: type[SettingsGroup]) -> str:
 
 
 def _nested(header: str, group: type[SettingsGroup]) -> str:
-    meanings = field_meanings(group)
+    meanings = field_docstrings(group)
     rows = (
         (code(field_name(each, field)), _default(field), plain(meanings[each]))
         for each, field in group.model_fields.items()

@@ -30,7 +30,7 @@ SETTINGS = (
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=("default", "forgetful", "few-spans", "not-far-behind", "small"))
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 6))])
 def test_what_is_written_equals_the_batch_reference(seed: int, settings: AssembleSettings) -> None:
     """Byte for byte, for batches of 1, 7 and 5,000 records, in peace and with aborts, kills and rebalances."""
     rng = random.Random(seed)
