@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+import scipy
 from commands import ragweir, told
 from conftest import SharedBroker, create_topic, produce, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pages import Tags
-from scipy import stats
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats
@@ -196,7 +196,7 @@ def test_intervals_from_few_changed_events_cover_the_mean_at_least_as_often(name
 
 def test_without_skewness_intervals_are_students() -> None:
     for count in (10, 30, 1_000):
-        expected = stats.t.interval(0.95, count - 1, 2.0, 3 / count**0.5)
+        expected = scipy.stats.t.interval(0.95, count - 1, 2.0, 3 / count**0.5)
         assert interval(count, count, 2.0, 3.0, 0.0) == pytest.approx(expected, abs=5e-4)
 
 
@@ -227,7 +227,7 @@ def test_many_changed_events_have_nearly_the_exact_p_value() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
 def test_adjusting_agrees_with_scipy(p_values: list[float]) -> None:
-    assert adjusted(p_values) == pytest.approx(list(stats.false_discovery_control(p_values)))
+    assert adjusted(p_values) == pytest.approx(list(scipy.stats.false_discovery_control(p_values)))
 
 
 @given(

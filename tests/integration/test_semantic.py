@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.metrics.pairwise import cosine_similarity  # type: ignore[import-untyped]
 from tokenizers import BertWordPieceTokenizer
 
 from ragweir.metrics.judged.semantic import (
@@ -72,6 +71,13 @@ def never(embed: Embed) -> Vectors | Null:
 finite = st.floats(-1e3, 1e3, width=32).map(lambda number: round(number, 3))
 row = arrays(np.float32, 5, elements=finite)
 rows = arrays(np.float32, st.tuples(st.integers(0, 4), st.just(5)), elements=finite)
+
+
+def cosine_similarity(one: Any, other: Any) -> Any:
+    """scikit-learn's cosines of two lists of vectors."""
+    from sklearn.metrics import pairwise  # noqa: PLC0415 - it takes long, and for these tests alone
+
+    return pairwise.cosine_similarity(one, other)
 
 
 @given(row, st.lists(row, min_size=1, max_size=3))

@@ -6,7 +6,7 @@ from math import comb, exp
 
 import numpy as np
 import pytest
-from scipy.stats import false_discovery_control, hypergeom
+import scipy
 
 from bench.blame import RIGHT, found_in, named, servings_of
 from bench.served_documents import TrafficKind, served
@@ -48,20 +48,20 @@ def test_the_tail_is_that_of_all_choices(seed: int) -> None:
 
 @pytest.mark.parametrize(("n", "x", "m", "y"), [(60, 40, 940, 45), (1, 1, 3, 0), (200, 0, 50, 9), (30, 30, 5, 5)])
 def test_the_tail_of_one_stratum_is_scipys(n: int, x: int, m: int, y: int) -> None:
-    assert upper_tail([(n, x, m, y)]) == pytest.approx(hypergeom.sf(x - 1, n + m, x + y, n), rel=1e-9)
+    assert upper_tail([(n, x, m, y)]) == pytest.approx(scipy.stats.hypergeom.sf(x - 1, n + m, x + y, n), rel=1e-9)
 
 
 def test_a_tail_below_every_float_keeps_its_logarithm() -> None:
     counts = StratumCounts(*(np.array([each]) for each in (1_000, 900, 9_000, 400)))
-    expected = hypergeom.logsf(899, 10_000, 1_300, 1_000)
+    expected = scipy.stats.hypergeom.logsf(899, 10_000, 1_300, 1_000)
     assert expected < -1_900
     assert log_upper_tail(counts, log_factorials(10_000)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_adjusted_probabilities_are_scipys() -> None:
     p = np.random.default_rng(1).uniform(0, 0.01, 40)
-    assert adjusted(np.log(p), 40) == pytest.approx(false_discovery_control(p, method="by"), rel=1e-9)
-    padded = false_discovery_control(np.append(p, np.ones(160)), method="by")[:40]
+    assert adjusted(np.log(p), 40) == pytest.approx(scipy.stats.false_discovery_control(p, method="by"), rel=1e-9)
+    padded = scipy.stats.false_discovery_control(np.append(p, np.ones(160)), method="by")[:40]
     assert adjusted(np.log(p), 200) == pytest.approx(padded, rel=1e-9)
 
 

@@ -4,9 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from ragweir.metrics.aggregation.clusters import Floats, Ints, clustered, components
 from ragweir.metrics.aggregation.paired_differences import Difference, differences
@@ -102,7 +102,7 @@ def test_the_error_is_the_jackknifes(events: list[tuple[int, float]]) -> None:
 def test_the_interval_is_students_over_clusters_and_never_narrower_than_of_independent_events() -> None:
     sums = np.arange(8.0)
     found, clusters = one(np.repeat(sums, 4), np.repeat(np.arange(8), 4)), sums
-    expected = stats.t.interval(0.95, 7, clusters.mean(), stats.sem(clusters))
+    expected = scipy.stats.t.interval(0.95, 7, clusters.mean(), scipy.stats.sem(clusters))
     assert (found.low, found.high) == pytest.approx(expected, abs=2e-3)
     change = np.array([1.0, -1.0] * 20)
     steady, alone = one(change, np.repeat(np.arange(20), 2)), one(change, None)

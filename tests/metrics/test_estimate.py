@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
+import scipy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import convert
-from scipy.stats import beta, binom
 
 from bench.coverage import PROMISED, KindEstimates, escalation, kinds, measure
 from bench.simulated_windows import Kind, estimate_of
@@ -197,8 +197,8 @@ def test_the_scale_does_not_matter(judged: list[tuple[int, float]]) -> None:
 def test_of_zeros_and_ones_it_is_clopper_and_pearsons(ones: int) -> None:
     """With a floor alone and small, the limits are the exact ones of a proportion."""
     found = result([(1.0, 1e-6)] * ones + [(0.0, 1e-6)] * (20 - ones), 10**6)
-    low = beta.ppf(0.025, ones, 21 - ones) if ones else 0.0
-    high = beta.ppf(0.975, ones + 1, 20 - ones) if ones < 20 else 1.0
+    low = scipy.stats.beta.ppf(0.025, ones, 21 - ones) if ones else 0.0
+    high = scipy.stats.beta.ppf(0.975, ones + 1, 20 - ones) if ones < 20 else 1.0
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
@@ -207,7 +207,7 @@ def test_of_zeros_and_ones_it_is_clopper_and_pearsons(ones: int) -> None:
 @example(1e6, 2e6, 0.025)
 def test_the_beta_distribution_is_scipys(one: float, other: float, share: float) -> None:
     """Its quantiles are found to the ninth digit."""
-    assert beta_quantile(share, one, other) == pytest.approx(beta.ppf(share, one, other), abs=2e-9)
+    assert beta_quantile(share, one, other) == pytest.approx(scipy.stats.beta.ppf(share, one, other), abs=2e-9)
 
 
 # Windows.
@@ -427,5 +427,5 @@ def test_the_chance_of_no_bad_score_is_allowed_for() -> None:
     """Where 100 drawn events are all perfect, the lower limit is what would be missed so once in forty times."""
     found = result([(1.0, 0.001)] * 100, 10**5)
     assert found.low is not None
-    assert binom.pmf(0, 100, 1 - found.low) == pytest.approx(0.025, rel=0.01)
+    assert scipy.stats.binom.pmf(0, 100, 1 - found.low) == pytest.approx(0.025, rel=0.01)
     assert found.high == 1

@@ -4,13 +4,14 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rouge_score import rouge_scorer, tokenizers  # type: ignore[import-untyped]
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Flagged, Null, Value
@@ -192,19 +193,21 @@ def squad_f1(prediction: Sequence[str], truth: Sequence[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-class OurTokens(tokenizers.Tokenizer):  # type: ignore[misc]
-    def tokenize(self, text: str) -> list[str]:
-        return list(Text(text).tokens)
+@cache
+def scorer() -> Any:
+    """The rouge-score package on our tokens."""
+    from rouge_score import rouge_scorer  # noqa: PLC0415 - it imports NLTK, which no other process needs
 
-
-SCORER = rouge_scorer.RougeScorer(["rougeL"], tokenizer=OurTokens())
+    return rouge_scorer.RougeScorer(
+        ["rougeL"], tokenizer=SimpleNamespace(tokenize=lambda text: list(Text(text).tokens))
+    )
 
 
 def package_rouge_l(response: str, expected: str) -> float:
     """The rouge-score package; it calls two empty texts 0."""
     if not Text(response).tokens and not Text(expected).tokens:
         return 1.0
-    return float(SCORER.score(expected, response)["rougeL"].fmeasure)
+    return float(scorer().score(expected, response)["rougeL"].fmeasure)
 
 
 WORDS = st.lists(st.sampled_from(["rate", "the", "Territory", "118", "-0.5", "C-1", "is", "価格"]), max_size=40)

@@ -649,7 +649,7 @@ class Redeclared(Plain):
 
 
 def test_descriptions_are_the_docstrings_of_the_fields() -> None:
-    """Also of inherited fields and parts; a description that is given counts, and a field declared again has its own."""
+    """Also of inherited fields and parts; a description that is given counts, and one declared again has its own."""
     fields = schema(Redeclared)["properties"]
     assert {name: fields[name].get("description") for name in ("score", "reason", "rest")} == {
         "score": "Given by hand.",

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Metric, Null
@@ -24,6 +23,8 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 def _relevance(view: View) -> float | None:
     """The lexical evaluators' formula with scikit-learn's own vectoriser on our tokens."""
+    from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - it takes long, and for this test alone
+
     query, response = view.query.tokens, view.response.tokens
     if not query and not response:
         return None

@@ -6,9 +6,9 @@ from random import Random
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.stats import beta
 
 from bench.labelled_windows import LabelledKind
 from bench.people import PROMISED, kinds, measure
@@ -73,8 +73,8 @@ def test_chances_have_the_sum_of_the_count(sizes: list[float], data: st.DataObje
 
 @pytest.mark.parametrize(("hits", "number"), [(0, 1), (0, 50), (3, 20), (20, 20), (500, 1_000)])
 def test_equal_chances_have_exact_limits(hits: int, number: int) -> None:
-    low = beta.ppf(0.025, hits, number - hits + 1) if hits else 0.0
-    high = beta.ppf(0.975, hits + 1, number - hits) if hits < number else 1.0
+    low = scipy.stats.beta.ppf(0.025, hits, number - hits + 1) if hits else 0.0
+    high = scipy.stats.beta.ppf(0.975, hits + 1, number - hits) if hits < number else 1.0
     assert clopper_pearson(hits, number) == pytest.approx((low, high), abs=1e-8)
     found = share([Observed(place < hits, 0.3) for place in range(number)])
     assert found == pytest.approx((hits / number, low, high, number), abs=1e-8)
