@@ -84,9 +84,10 @@ tests: setup
 test-heavy: setup ## the tests that take long, in ten to twenty minutes; CI runs them, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m "heavy and not long" tests
 
-test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
-	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast \
-		tests/schemas tests/metrics tests/kernel tests/streams tests/repository ragweir
+# Two processes, as each of them imports and collects everything.
+test-fast: setup ## tests of a third of a second at most that start no other process, in less than a minute
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --hypothesis-profile fast --durations 5 \
+		-m "not long and not heavy and not slow" tests/schemas tests/metrics tests/kernel tests/streams tests/repository ragweir
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long

@@ -82,6 +82,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def _no_process(event: str, _: tuple[object, ...]) -> None:
+    if event in {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}:
+        raise AssertionError("a test starts a process, and so has to be marked slow: make test-fast leaves it out")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fast_runs_start_no_process(request: pytest.FixtureRequest) -> None:
+    """A process takes as long as a hundred tests."""
+    if "not slow" in request.config.option.markexpr:
+        sys.addaudithook(_no_process)
+
+
 @pytest.fixture(autouse=True)
 def _logs_of_its_own() -> Iterator[None]:
     """A command that ran within this process set logging up for a standard error that is closed by now."""

@@ -156,6 +156,7 @@ def test_full_stops_end_the_same_sentences(kernel: native.NativeCounting) -> Non
         agree(kernel, interaction({"query": text, "response": text, "contexts": [{"text": text.lower()}]}))
 
 
+@pytest.mark.slow
 def test_every_character_is_of_the_same_class(kernel: native.NativeCounting) -> None:
     """Each is read alone, between letters, between digits and as a capital before a small letter."""
     sets = (LETTERS, NUMERALS, MARKS, UNSPACED, BRACKETS, CURRENCIES, UNASSIGNED, *SCRIPTS.values())
@@ -173,11 +174,13 @@ def test_every_character_is_of_the_same_class(kernel: native.NativeCounting) -> 
 SHAPES = dict(hostile.shapes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SHAPES if "extractions" not in name])
 def test_hostile_events_have_the_same_counts(kernel: native.NativeCounting, name: str) -> None:
     agree(kernel, decode(hostile.event(SHAPES[name](4_000))))
 
 
+@pytest.mark.slow
 def test_events_as_applications_publish_them_have_the_same_counts(kernel: native.NativeCounting) -> None:
     for fields in corpus.ORDINARY:
         agree(kernel, interaction(fields))
@@ -194,6 +197,7 @@ def test_labelled_answers_have_the_same_counts(kernel: native.NativeCounting, na
         agree(kernel, interaction(SETS[name](json.loads(line))[0]))
 
 
+@pytest.mark.slow
 def test_counts_do_not_depend_on_events_before(kernel: native.NativeCounting) -> None:
     """The vocabulary is kept from event to event, and begun anew when it has grown large."""
     rng = random.Random(5)

@@ -60,6 +60,7 @@ def test_an_error_of_normalisation_is_raised() -> None:
         count(example(query="e\u0301"))
 
 
+@pytest.mark.slow
 def test_threads_count_at_the_same_time() -> None:
     count = native.counting()
     wrong: list[int] = []
@@ -107,6 +108,7 @@ def test_a_view_counts_by_the_kernel() -> None:
     assert view.counts.supported_numbers == 1
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_key_of_the_hash() -> None:
     """Each process has another key."""
     code = (

@@ -86,6 +86,7 @@ def test_a_variance_from_day_to_day_widens_the_limits_once_thirty_days_show_it()
     assert result_of(baseline, [Hits(0, 3)] * 100, days, 5).drift == -1
 
 
+@pytest.mark.slow
 def test_the_variance_is_that_of_the_days_beyond_that_of_the_runs() -> None:
     chance = np.random.default_rng(8)
     level = np.clip(0.8 + 0.05 * chance.standard_normal(2400), 0, 1)
@@ -113,6 +114,7 @@ def test_noise_is_the_share_of_pairs_of_runs_that_differ(anchors: list[Hits], ex
     assert noise(anchors) == expected
 
 
+@pytest.mark.slow
 def test_a_judge_that_does_not_drift_alarms_at_most_once_a_year_and_a_drop_is_found() -> None:
     """A seeded part of `bench/anchors.py`, at the noise that the design names."""
     chance, alarms, caught = np.random.default_rng(33), 0, 0

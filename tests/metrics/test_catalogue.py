@@ -117,6 +117,7 @@ def breaches(fields: dict[str, Any]) -> list[Breach]:
     return [] if event is None else [*SUBJECT.breaches(event, LAWFUL)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @pytest.mark.parametrize("law", LAWS)
 @given(EVENTS)
@@ -183,12 +184,14 @@ def test_no_values_of_several_fields_make_a_metric_raise(changes: dict[tuple[str
     assert breaches(fields) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MANY.values(), ids=MANY)
 def test_no_list_makes_a_metric_raise(make: Callable[[int], dict[str, Any]]) -> None:
     """Lists of thousands of items, good ones and wrong ones."""
     assert breaches(make(20_000)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(TEXTS.map(_clean), st.lists(TEXTS.map(_clean), max_size=3))
 def test_a_response_copied_from_a_context_is_fully_supported(text: str, others: list[str]) -> None:

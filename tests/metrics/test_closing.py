@@ -550,6 +550,7 @@ def test_other_dimensions_are_merged_over() -> None:
 # What bounds memory.
 
 
+@pytest.mark.slow
 def test_label_sets_stay_within_the_cap() -> None:
     """Of 1,000 label sets in each window, every size shows the cap and an overflow set, and loses no event.
 
@@ -642,6 +643,7 @@ def test_an_hour_that_lost_a_minute_is_not_shown() -> None:
     assert {size for size, _ in events(into.advance(0))} == {"1m", "5m"}
 
 
+@pytest.mark.slow
 def test_closed_windows_leave_nothing_behind(into: WindowMerger) -> None:
     """After ten days of traffic, held are the records since the hour that is shown began, and their accumulators."""
     most = 0

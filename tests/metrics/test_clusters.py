@@ -54,6 +54,7 @@ def coverage(kind: str) -> tuple[float, float]:
     return hits[0] / met, hits[1] / met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["equal", "few", "different", "pareto"])
 def test_intervals_of_clusters_cover_the_mean(kind: str) -> None:
     """Those that take events for independent are far off."""

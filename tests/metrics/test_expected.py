@@ -271,6 +271,7 @@ TRYING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("response", TRYING)
 @pytest.mark.parametrize("expected", TRYING)
 def test_every_text_is_survived(response: str, expected: str) -> None:

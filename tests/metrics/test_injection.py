@@ -242,6 +242,7 @@ def test_the_attacks_are_many_and_different() -> None:
     assert HARMLESS_GRADES["plain", "query"][0].scores == {"quality": 0.3}
 
 
+@pytest.mark.slow
 @every_attack
 def test_no_attack_changes_a_grade(attack: str) -> None:
     """In every place and suite, the grade is the one that harmless text gets, and the judge obeys nobody."""
@@ -249,6 +250,7 @@ def test_no_attack_changes_a_grade(attack: str) -> None:
         assert graded(suite, attacked(place, attack)) == harmless
 
 
+@pytest.mark.slow
 @every_attack
 def test_no_attack_stands_outside_the_marks(attack: str) -> None:
     """What stands outside is word for word the same as with harmless text, and every text stands whole inside."""
@@ -273,6 +275,7 @@ def at_first(answer: str, then: Callable[[ChatCall], Completion]) -> Callable[[C
     return lambda call: then(call) if call.is_repair else Completion(answer)
 
 
+@pytest.mark.slow
 @every_attack
 def test_no_attack_gets_out_by_a_repair(attack: str) -> None:
     """A judge whose first answer is the attack itself is asked again, and grades as it grades harmless text."""
@@ -294,6 +297,7 @@ def offered(attack: str) -> Iterator[str]:
         yield attack[start:end]
 
 
+@pytest.mark.slow
 @every_attack
 def test_no_copied_answer_counts(attack: str) -> None:
     """A judge that copies what a text offers ends null, with no number of the attacker's."""

@@ -108,6 +108,7 @@ def test_a_metric_that_breaks_a_law_is_found(law: str, broken: Metric, why: str)
     assert len(orjson.dumps(first.event)) < 700
 
 
+@pytest.mark.slow
 def test_a_metric_that_keeps_the_laws_is_not_found() -> None:
     def overlap(view: View) -> Value:
         words = set(view.query.tokens)
@@ -118,6 +119,7 @@ def test_a_metric_that_keeps_the_laws_is_not_found() -> None:
     assert report.events > report.computed["broken"] > 100
 
 
+@pytest.mark.slow
 def test_what_shipped_metrics_share_must_not_be_changed() -> None:
     """The metric that changes it is named, not those that change with it."""
     shipped = [each for each in everything() if each.name in {"bigram_support", "repetition"}]
@@ -127,6 +129,7 @@ def test_what_shipped_metrics_share_must_not_be_changed() -> None:
     assert "beside it, bigram_support is another" in found.breach.why
 
 
+@pytest.mark.slow
 def test_the_results_of_own_metrics_are_checked_as_they_are_computed_live() -> None:
     """Where they are loaded, a wrong value becomes null and counts as raised."""
     above = Metric(lambda _: 2.0, "own", "ratio", "higher", (), "here", name="above", explain=lambda _: ("2",))
@@ -163,6 +166,7 @@ def test_a_metric_that_reads_more_than_counts_has_no_value_with_the_kernel_and_i
     assert "in Python and by the kernel: 0.0 and None" in breach.breach.why or "1.0 and None" in breach.breach.why
 
 
+@pytest.mark.slow
 def test_quadratic_work_is_found() -> None:
     def quadratic(view: View) -> Value:
         words = view.response.tokens[: len(view.response.tokens) // 16]
@@ -174,6 +178,7 @@ def test_quadratic_work_is_found() -> None:
     assert breach.event is None
 
 
+@pytest.mark.slow
 def test_quadratic_work_of_one_call_is_found_by_its_time() -> None:
     def backtracking(view: View) -> Value:
         return float(re.search("a*b", "a" * 2 * len(view.response.tokens)) is None)

@@ -301,6 +301,7 @@ def test_any_unicode_is_survived(query: str, response: str, contexts: list[str])
         assert value is None or greatest is None or value <= greatest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["policy", "東京", "حريق"])
 def test_a_huge_event_is_scored(word: str) -> None:
     """Texts are read to their limit, and all of an event to the limit of the event."""

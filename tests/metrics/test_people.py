@@ -186,6 +186,7 @@ def test_limits_hold_their_value(answers: Sequence[PeopleVerdict], flagged: floa
 # Simulated windows.
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_in_simulated_windows() -> None:
     """Two kinds of windows, of which the benchmark has 100: stopped early with unanswered ones, and pooled days."""
     names = ("stopped at half, a tenth unanswered", "two days, stopped, unanswered")

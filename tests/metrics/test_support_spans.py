@@ -178,6 +178,7 @@ PIECES = """
 pieces = st.lists(st.sampled_from([*PIECES, "\n", "  "]), max_size=30).map(" ".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(pieces, pieces, st.lists(pieces, max_size=4))
 def test_the_metrics_follow_from_the_spans_of_words_values_and_marks(

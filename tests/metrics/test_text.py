@@ -664,6 +664,7 @@ def test_agrees_with_the_plain_scanner_on_any_characters(raw: str) -> None:
     agree(raw)
 
 
+@pytest.mark.slow
 def test_agrees_with_the_plain_scanner_on_long_texts() -> None:
     """The memory of pieces, the three patterns and the joining of pieces make no difference."""
     rng = random.Random(3)

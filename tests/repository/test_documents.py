@@ -72,6 +72,7 @@ def classes() -> set[str]:
     return {name for source in sources for name in re.findall(r"^class (\w+)", source, re.MULTILINE)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", PAGES)
 def test_every_link_leads_somewhere(document: str) -> None:
     """Links and pictures are files of the repository, and an anchor is one of the page that it is on."""
@@ -101,6 +102,7 @@ def test_every_path_exists(document: str) -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_no_page_names_a_file_or_module_that_is_gone(document: str) -> None:
     """A module may be followed by a name that it has."""
@@ -139,6 +141,7 @@ def test_every_term_is_in_the_glossary() -> None:
     assert len(set(re.findall(r"glossary\.md#([\w-]+)", text("docs/architecture.md")))) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", SITE)
 def test_mkdocs_shows_what_github_shows(document: str) -> None:
     """Markdown that the two read differently, such as a list without an empty line before it, is a defect of a page."""

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 from tools.mutants import listed
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +16,7 @@ def functions(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
+@pytest.mark.slow
 def test_each_mutation_of_the_list_has_a_test_that_exists() -> None:
     rows = listed(LIST.read_text(encoding="utf-8"))
     assert len(rows) > 30

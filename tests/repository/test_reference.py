@@ -130,6 +130,7 @@ def plain(text: str) -> str:
     return " ".join(text.replace("`", "").split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_the_pages_are_those_of_the_code(name: str) -> None:
     """`python -m tools.reference` has nothing to write. Where this fails, run it."""
@@ -161,6 +162,7 @@ def test_every_page_has_its_place() -> None:
     assert CODE.keys() == reference.PAGES.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("renderer", RENDERERS)
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_a_renderer_shows_every_row_as_it_is_written(name: str, renderer: str) -> None:

@@ -134,6 +134,7 @@ parts = st.fixed_dictionaries({}, optional=dict.fromkeys(_INNER.split(), json_va
 near = json_values | parts | st.lists(parts | json_values, max_size=4)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(fields, near, max_size=6))
 def test_any_json_is_survived(given_fields: dict[str, Any]) -> None:
     """Whatever values the fields have, only required ones cost an event; what is read is as written, and read again."""

@@ -463,6 +463,7 @@ def test_no_json_schema_is_left_over() -> None:
     assert {file.stem for file in FOLDER.iterdir()} == set(RECORDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", RECORDS)
 def test_the_golden_file_fits_its_json_schema(record: str) -> None:
     """What we read and write satisfies the JSON Schema that we give to others, and a wrong record does not."""

@@ -113,6 +113,7 @@ LONG = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
 """2**62 - 1, the number of items of a block."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "data", "why"),
     [

@@ -159,6 +159,7 @@ def test_ordinary_events_are_read_strictly() -> None:
     assert full_text(decode(orjson.dumps(FULL))) == full_text(intake.read(FULL))
 
 
+@pytest.mark.slow
 def test_every_type_of_field_is_read_strictly() -> None:
     """For each field there is a value that the fast way accepts, in data at least."""
     found = {
@@ -178,6 +179,7 @@ def _loads(value: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_every_value_of_every_field_is_the_same(path: str) -> None:
     """Each value at each place gives the same interaction in both ways, alone and in a full event."""

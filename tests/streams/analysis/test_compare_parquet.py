@@ -57,6 +57,7 @@ def compared(folder: Path, form: str) -> Comparison:
     return compare((files[0], files[1]), ("a", "b"), BY, METRICS)
 
 
+@pytest.mark.slow
 def test_parquet_is_compared_as_json_lines_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each score, category, dimension, session and changed event, with values that are null everywhere."""
     lines, columns = compared(tmp_path, "jsonl"), compared(tmp_path, "parquet")

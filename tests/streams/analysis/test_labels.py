@@ -397,6 +397,7 @@ with LabelFile(Path(sys.argv[1])) as file:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_loses_no_label_that_it_reported(tmp_path: Path) -> None:
     path, reported = tmp_path / "labels.jsonl", -1
     for _ in range(5):

@@ -128,6 +128,7 @@ def stored(prometheus: LocalServer, until: datetime) -> Series:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tools")
 def test_prometheus_answers_what_windows_hold(tmp_path: Path) -> None:
     """Every series of every window is there with its value at its end, hostile label values included."""
@@ -180,6 +181,7 @@ def test_series_are_the_live_ones_under_other_names() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tools")
 def test_times_without_a_place_are_left_out(tmp_path: Path) -> None:
     """Windows before 1970 and in the future are counted, not written; promtool takes a file without any."""

@@ -56,6 +56,7 @@ def suggestion(rows: Iterable[dict[str, Any]], slo: Slo = RELEVANT) -> Suggestio
     return found
 
 
+@pytest.mark.slow
 def test_a_quiet_past_has_a_strict_objective_and_a_drop_a_lenient_one() -> None:
     """The suggested objective never paged and its budget holds; the next stricter one paged, or its budget did not."""
     quiet = suggestion(events([(600, 0.012)]))
@@ -68,6 +69,7 @@ def test_a_quiet_past_has_a_strict_objective_and_a_drop_a_lenient_one() -> None:
     assert (never.is_suggested, never.slo.objective) == (False, OBJECTIVES[0])
 
 
+@pytest.mark.slow
 def test_pages_are_those_of_a_rehearsal() -> None:
     rows = events([(120, 0.01), (60, 0.9), (200, 0.02), (90, 0.35), (60, 0.01)])
     for trial in suggestion(rows).trials:
@@ -122,6 +124,7 @@ def run(*arguments: str | Path) -> None:
     app(["slo", "suggest", *map(str, arguments)], standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_the_command_prints_lines_for_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By value of a dimension, with a bound that is given or that most events meet."""
     rows = [*events([(300, 0.012)]), *(event(-n, n / 20, bad=True, application='b"\x1b') for n in range(1, 2_000))]

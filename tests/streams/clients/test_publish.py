@@ -120,6 +120,7 @@ def collected() -> Collected:
     return Collected()
 
 
+@pytest.mark.slow
 def test_a_publisher_without_events_costs_an_application_nothing() -> None:
     """Until the first event: the standard library and no thread. After it: no numpy, typer, rich or aiohttp."""
     code = f"""
@@ -202,6 +203,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 def test_a_child_that_can_look_up_no_address_drops_its_events_and_ends() -> None:
     """It was forked while another thread held the lock of the C library's getaddrinfo, which nobody opens in it."""
     done = program(sys.executable, "-c", FORKS)
@@ -692,6 +694,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(Interaction.model_fields, JSON)))
 def test_no_event_is_poison(fields: dict[str, Any]) -> None:

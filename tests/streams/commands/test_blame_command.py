@@ -112,6 +112,7 @@ def test_a_check_fails_by_the_answers_in_excess(folder: Path, most: int, status:
     assert ("failed: document d\ufffd" in said) == bool(status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 from commands import COMMAND, environment, ragweir
 
 _EVENT = (
@@ -22,6 +23,7 @@ def scored(folder: Path, number: int = 3) -> Path:
     return folder / "evaluations.jsonl"
 
 
+@pytest.mark.slow
 def test_the_pages_of_a_file_are_shown_at_the_address_that_is_printed(tmp_path: Path) -> None:
     scored(tmp_path)
     line = [*COMMAND, "console", "evaluations.jsonl", "--events", "events.jsonl", "--port", "0"]
@@ -41,6 +43,7 @@ def test_the_pages_of_a_file_are_shown_at_the_address_that_is_printed(tmp_path: 
     assert (process.returncode, said, problems) == (0, "The console is stopped.\n", "")
 
 
+@pytest.mark.slow
 def test_what_was_scored_is_opened(tmp_path: Path) -> None:
     scored(tmp_path)
     line = [*COMMAND, "score", "events.jsonl", "--out", "again.jsonl", "--open"]
@@ -62,6 +65,7 @@ def test_what_is_no_file_of_evaluations_is_refused(tmp_path: Path) -> None:
     assert b"other.jsonl holds no evaluation" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     """In an interpreter that finds no uvicorn."""
     scored(tmp_path, 1)

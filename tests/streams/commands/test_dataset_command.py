@@ -78,6 +78,7 @@ def test_scores_and_times_choose(folder: Path) -> None:
     assert len(ids(folder)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -99,6 +100,7 @@ def test_what_cannot_be_taken_is_a_sentence_and_nothing_is_written(
     assert not (folder / "set").exists()
 
 
+@pytest.mark.slow
 def test_an_input_is_never_overwritten(folder: Path) -> None:
     before = (folder / "answers.jsonl").read_bytes()
     (folder / "set").mkdir()

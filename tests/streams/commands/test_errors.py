@@ -60,6 +60,7 @@ def test_a_worker_ends_with_the_status_that_its_supervisor_knows(kind: type[Ragw
     assert ended.value.code == kind.worker_status
 
 
+@pytest.mark.slow
 def test_the_errors_load_nothing() -> None:
     """Whoever catches an error of ours needs neither Kafka's client nor pydantic for that."""
     loads = "import sys, ragweir.errors; print({'confluent_kafka', 'pydantic', 'ragweir.streams'} & set(sys.modules))"

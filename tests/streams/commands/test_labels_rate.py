@@ -130,6 +130,7 @@ def test_a_label_has_the_seconds_that_it_took(monkeypatch: pytest.MonkeyPatch) -
     assert [label.seconds for label in kept.current()] == [1.5]
 
 
+@pytest.mark.slow
 def test_leaving_and_coming_back() -> None:
     """By q, and by the end of the input; an undone answer of an earlier run is asked again."""
     prepare(4)
@@ -247,6 +248,7 @@ def test_two_people_and_a_third() -> None:
     assert rate("", "--rater", "Di", "--disagreed")[2].startswith("there is no answer on which two raters disagree\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -319,6 +321,7 @@ def begun(theirs: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs, env=own, start_new_session=True)
 
 
+@pytest.mark.slow
 def test_a_person_answers_on_a_terminal(terminal: tuple[int, int]) -> None:
     """Pages, undo, Ctrl-C, going on, and undo of the last answer; any end leaves the terminal as before."""
     ours, theirs = terminal
@@ -365,6 +368,7 @@ def test_a_person_answers_on_a_terminal(terminal: tuple[int, int]) -> None:
     assert lines()[6:] == [("e2", True), ("e2", "withdrawn"), ("e2", "cannot_tell")]
 
 
+@pytest.mark.slow
 def test_kills_lose_no_label_and_double_none(folder: Path) -> None:
     """A person answers 50 times; the command is killed at any moment, and goes on with what the screens said."""
     prepare(50)
@@ -399,6 +403,7 @@ def test_the_end_of_a_label_that_a_kill_cut_off_is_removed() -> None:
     assert lines() == [("e0", True), ("e1", False), ("e2", True)]
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_events_are_read(folder: Path) -> None:
     """Nothing is asked or written, and the message says so."""
     prepare(2)

@@ -81,6 +81,7 @@ def test_duplicates_are_found_across_processes(tmp_path: Path) -> None:
     assert done.stderr.decode().splitlines()[-1] == "200 scored, 500 duplicates left out"
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_is_an_error() -> None:
     """Its events are not left out in silence."""
     settings = Settings()
@@ -98,6 +99,7 @@ def test_a_process_that_ends_is_an_error() -> None:
         processes.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_while_it_answers_is_an_error() -> None:
     """Its answer is cut off."""
     cut = pickle.dumps(["an outcome"])[:-3]

@@ -57,6 +57,7 @@ def explained(event_id: str, *words: str | Path) -> str:
     return run("explain", event_id, "--file", "out.jsonl", *words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -83,6 +84,7 @@ def test_the_worst_answer_of_an_export_is_read_in_two_commands(name: str, tmp_pa
     assert re.search(r"Narnia\.? *\n +in no passage: Narnia *\n +nearest passage, 1: (Brussels|Vienna) is", printed)
 
 
+@pytest.mark.slow
 def test_the_texts_are_shown_while_the_scored_file_is_there(tmp_path: Path) -> None:
     """They are found beside the evaluations or where the user says, by id or by row, and left out on request."""
     scored({**RETURNS, "event_id": "first", "response": "Call us."}, RETURNS)
@@ -116,6 +118,7 @@ def test_the_texts_are_shown_while_the_scored_file_is_there(tmp_path: Path) -> N
         run("explain", "returns", "--events", away)
 
 
+@pytest.mark.slow
 def test_no_other_event_is_shown(tmp_path: Path) -> None:
     """A file that has changed, a damaged line and a file elsewhere that evaluations name show no text."""
     scored(RETURNS)
@@ -141,6 +144,7 @@ def test_no_other_event_is_shown(tmp_path: Path) -> None:
         assert "voucher" in run("explain", "returns", "--file", below / "out.jsonl", "--events", secret)
 
 
+@pytest.mark.slow
 def test_rows_of_several_files_need_an_id(tmp_path: Path) -> None:
     """A number that is no id names a row; where two events were read from such a row, the id is asked for."""
     rows = tmp_path / "rows"
@@ -169,6 +173,7 @@ def test_an_answer_without_evidence_says_why() -> None:
     assert "every content word of the answer occurs in a passage" in evidence[2]
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_safely_and_bounded() -> None:
     """A terminal gets printable characters, lines of the event's own are indented, and large texts are cut."""
     large = [{"document_id": HOSTILE, "text": HOSTILE + "word " * 2_000}] * 64
@@ -202,6 +207,7 @@ def test_a_record_of_a_topic_is_read_by_the_settings_of_the_input(tmp_path: Path
     assert in_evaluation(evaluation) is None
 
 
+@pytest.mark.slow
 def test_a_trace_is_assembled_again() -> None:
     """Of an event that was assembled from a file of traces, the texts are those of the trace."""
     run("score", RAG, "--out", "out.jsonl")

@@ -118,6 +118,7 @@ NAMES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(NAMES | st.text(max_size=9), st.text(max_size=30)), max_size=4))
 def test_any_query_has_an_answer(pages: ShownPages, pairs: list[tuple[str, str]]) -> None:

@@ -69,6 +69,7 @@ def test_previous_and_next_are_those_of_the_list(tmp_path: Path) -> None:
     assert '<a href="/answers?application=support-bot">Answers</a>' in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event_id", ["a/b?c=1#d", "..", ".", "a b&c", "é\u202e", "x" * 200])
 def test_any_id_has_an_address(tmp_path: Path, event_id: str) -> None:
     """The list leads to the page, whatever the id is."""

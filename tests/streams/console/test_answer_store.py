@@ -211,6 +211,7 @@ def ordered(found: Sequence[Row], sort: str, *, ascending: bool) -> list[Row]:
     return sorted(found, key=key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_list_has_the_answers_of_its_conditions_in_its_order(
     case: str, store: AnswerStore, answers: dict[str, Row]
@@ -225,6 +226,7 @@ def test_a_list_has_the_answers_of_its_conditions_in_its_order(
         assert (page.previous, page.next is None) == (None, len(wanted) <= 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sort", "ascending"), ORDERS)
 def test_pages_follow_each_other_forwards_and_backwards(
     store: AnswerStore, answers: dict[str, Row], sort: str, *, ascending: bool
@@ -434,6 +436,7 @@ def fuzzed(chance: random.Random) -> str:
     return text.join(pairs)
 
 
+@pytest.mark.slow
 def test_no_query_string_gives_another_error(store: AnswerStore) -> None:
     """10,000 query strings: a page or a BadQuery; and each query is printed as it is parsed."""
     chance, searched, read_well = random.Random(34), 0, 0

@@ -20,6 +20,7 @@ _EVENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find() is None, reason="there is no Chromium (Debian, Ubuntu: apt-get install chromium)")
 def test_a_person_logs_in_by_the_printed_address_and_labels_by_keyboard(tmp_path: Path) -> None:
     """The token goes from the address into the form; no key reaches a page of another host."""

@@ -94,6 +94,7 @@ def content(folder: Path) -> list[tuple[str, bool, tuple[int, int]]]:
         query = query.page(after=page.next)
 
 
+@pytest.mark.slow
 def test_interrupted_at_any_time_the_store_is_that_of_one_run(tmp_path: Path) -> None:
     """Each run is ended at another place within SQLite, and the next one goes on."""
     found, chance, ended = records(SEGMENT_ROWS + 600), random.Random(5), 0
@@ -135,6 +136,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert content(tmp_path) == content(tmp_path / "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["another topic", "shorter", "another version", "no store", "damaged"])
 def test_a_store_that_cannot_go_on_is_made_anew(tmp_path: Path, how: str) -> None:
     found = records(400)
@@ -194,6 +196,7 @@ def test_a_reader_says_that_the_store_is_damaged(tmp_path: Path) -> None:
     assert not (tmp_path / FILE).exists()
 
 
+@pytest.mark.slow
 def test_old_segments_go_first(tmp_path: Path) -> None:
     found = records(3 * SEGMENT_ROWS)
     day = 86_400_000
@@ -211,6 +214,7 @@ def test_old_segments_go_first(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_the_size_is_bounded(tmp_path: Path) -> None:
     limit, own = 4 * 1024 * 1024, settings(tmp_path)
     bounded = own.model_copy(update={"console": own.console.model_copy(update={"max_bytes": limit})})

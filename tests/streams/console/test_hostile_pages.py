@@ -137,6 +137,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShownPages]:
         yield found
 
 
+@pytest.mark.slow
 def test_no_text_of_an_event_becomes_a_part_of_a_page(pages: ShownPages) -> None:
     """No element, handler, address or control character of an event's is in any page, also not in a query's echo."""
     html = pages.page("/answers")

@@ -64,6 +64,7 @@ def compared(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_comparison_is_shown_as_the_command_prints_it(tmp_path: Path) -> None:
     """Its sentences, the change of each metric, and the way to the most changed events; nothing leads elsewhere."""
     data = compared(tmp_path, "v1 <b> v2")

@@ -64,6 +64,7 @@ def asked(port: int, request: bytes = _LAST) -> bytes:
         return heard(connection)
 
 
+@pytest.mark.slow
 def test_a_thousand_idle_and_slow_connections_keep_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def _times(read: list[Interaction]) -> tuple[list[datetime | None], list[datetim
     return [each.started_at for each in read], [each.ended_at for each in read]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, (_, _, contexts, _, _) in COUNTS.items() if contexts])
 def test_contexts_are_those_that_were_retrieved(name: str) -> None:
     """An answered question has its two contexts, in their order, with their quotes and line ends."""
@@ -264,6 +265,7 @@ def test_a_scheduled_export_of_langfuse_is_read_as_documented() -> None:
     assert choose([DOCUMENTED]).ready == "langfuse"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, counts in COUNTS.items() if counts[0]])
 def test_an_export_is_recognised(name: str) -> None:
     """`tap` names the map of an export."""

@@ -450,6 +450,7 @@ def test_contexts_of_one_event_are_enough() -> None:
     assert propose(events) == {"contexts[].text": "docs[].text"}
 
 
+@pytest.mark.slow
 def test_keys_that_are_data_do_not_hide_the_shape() -> None:
     """Thousands of distinct keys, beside the fields or below them, leave the fields to be found."""
     events = [

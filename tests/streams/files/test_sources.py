@@ -150,6 +150,7 @@ LAYERS: dict[str, Callable[[bytes], bytes]] = {
 ENCODINGS = {"": "utf-8", "BOM": "utf-8-sig", "UTF-16": "utf-16", "UTF-32": "utf-32", "UTF-16 BE": "utf-16-be"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", FORMATS)
 def test_compression_and_encoding_are_recognised_and_named(name: str, layer: str) -> None:
@@ -279,6 +280,7 @@ def test_an_event_with_a_list_is_no_page(indent: int | None) -> None:
         assert parsed(json.dumps(each, indent=indent).encode()) == [each]
 
 
+@pytest.mark.slow
 def test_a_large_page_is_read_and_a_large_event_like_one_is_rejected() -> None:
     """Of what is larger than the head of the file only its beginning tells; memory is that of an element."""
     many = [{"id": number, "text": "x" * 1_000} for number in range(2_000)]
@@ -384,6 +386,7 @@ def test_a_broken_file_gives_its_events_and_then_one_error(name: str, content: b
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(["x", "x.csv", "x.tsv", "x.json"]),

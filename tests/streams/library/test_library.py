@@ -89,6 +89,7 @@ def variants() -> list[Event]:
 HEAVY = "numpy typer confluent_kafka duckdb pydantic orjson rich pandas polars typing".split()
 
 
+@pytest.mark.slow
 def test_importing_it_loads_nothing_heavy() -> None:
     """Nor any other module of ragweir: an application that only publishes pays for nothing else."""
     loaded = isolated("import sys, ragweir; print(*sys.modules)").split()
@@ -96,6 +97,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
     assert [name for name in loaded if name in HEAVY or name.startswith("ragweir.")] == []
 
 
+@pytest.mark.slow
 def test_scoring_loads_neither_kafka_nor_the_command_line() -> None:
     code = f"import sys, ragweir; ragweir.score({UNREADABLE | {'query': ''}!r}); print(*sys.modules)"
     assert set(isolated(code).split()) & {"typer", "confluent_kafka", "duckdb", "pandas", "polars", "aiohttp"} == set()
@@ -291,6 +293,7 @@ def test_a_map_may_be_a_ready_one_and_may_number_and_select_events() -> None:
 # Settings.
 
 
+@pytest.mark.slow
 def test_no_file_and_no_variable_is_read_unless_asked(tmp_path: Path) -> None:
     """With the defaults and with a mapping; a path reads both, as commands do."""
     (tmp_path / "ragweir.toml").write_text("[limits]\nmax_contexts = 1\n")

@@ -72,6 +72,7 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_process_that_reads_columns_runs_no_module_of_the_working_folder(proof: Path) -> None:
     file = Path("evaluations")
     file.write_text('{"event_id": "a", "scores": {"rouge_l": 0.5}}\n')
@@ -81,6 +82,7 @@ def test_a_process_that_reads_columns_runs_no_module_of_the_working_folder(proof
     assert not proof.exists()
 
 
+@pytest.mark.slow
 def test_a_scoring_process_runs_no_module_of_the_working_folder(proof: Path) -> None:
     processes = ScoringProcesses(1)
     child = processes._processes[0]._process
@@ -90,6 +92,7 @@ def test_a_scoring_process_runs_no_module_of_the_working_folder(proof: Path) -> 
     assert not proof.exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_redacts_runs_no_module_of_the_working_folder(proof: Path) -> None:
     own = Redactor(JudgeSettings(redaction="on", redact_patterns={"case": r"\bC-\d+"}))
     assert own.redact(Case("C-12", "")) == Case("[case]", "")

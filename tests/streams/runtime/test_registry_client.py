@@ -249,6 +249,7 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "where"), NONSENSE)
 def test_an_id_whose_answer_is_nonsense_is_waited_for_as_one_that_is_missing(given: Any, where: str) -> None:
     """It was waited for as long as a registry that is away: for ever."""

@@ -163,6 +163,7 @@ def test_forged_ids_take_bounded_memory() -> None:
     assert len(schemas._missing) <= 1_000
 
 
+@pytest.mark.slow
 def test_forged_ids_hold_a_partition_for_a_minute_in_all() -> None:
     """Three thousand of them, 15 KB: each held it for half a minute. The other partition waits for its own."""
     now_s, asked = 0.0, set[int]()

@@ -86,6 +86,7 @@ def test_it_reads_only_what_is_newer_than_it_needs(world: World) -> None:
     assert projection.values == [b"new"]
 
 
+@pytest.mark.slow
 def test_it_is_flushed_every_second_while_it_catches_up(world: World) -> None:
     """A long first reading stores how far it has come, so that a restart goes on from there."""
     world.cluster.create(WINDOWS)

@@ -112,6 +112,7 @@ def test_the_last_commit_of_a_process_brings_the_progress_group_up_to_date(world
     assert world.offset(group="rag.test.progress")[0] == 20
 
 
+@pytest.mark.slow
 def test_the_progress_group_is_refreshed_before_kafka_forgets_it(world: World) -> None:
     def script() -> Script:
         world.cluster.produce(IN, *VALUES)
@@ -139,6 +140,7 @@ def test_a_stop_while_brokers_are_away_waits_for_nothing(world: World) -> None:
     assert world.health.not_ready == "stopped"
 
 
+@pytest.mark.slow
 def test_a_worker_without_records_asks_brokers_for_little(world: World) -> None:
     agent, asked = Copier(), Counter[str]()
 

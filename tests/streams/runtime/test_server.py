@@ -179,6 +179,7 @@ def test_readers_that_take_nothing_are_cut_for_others(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("where", "bound"), [(server, "LIFE_SECONDS"), (server._Handler, "timeout")])
 def test_a_slow_reader_is_cut_at_its_age(
     where: object, bound: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

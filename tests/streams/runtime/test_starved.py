@@ -59,6 +59,7 @@ def stop(group: int, stops: list[tuple[float, float]]) -> None:
         time.sleep(runs_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STOPS)
 def test_a_call_that_is_late_because_the_process_did_not_run_ends_nothing(
     caller: subprocess.Popen[str], kind: str
@@ -68,6 +69,7 @@ def test_a_call_that_is_late_because_the_process_did_not_run_ends_nothing(
     assert caller.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_call_that_does_not_return_ends_the_process(caller: subprocess.Popen[str]) -> None:
     """The process runs all the while, as beside a broker that hangs."""
     assert caller.wait(60) == 1
@@ -97,6 +99,7 @@ redactor.close()
 """
 
 
+@pytest.mark.slow
 def test_redaction_that_is_late_because_nothing_ran_is_waited_for(tmp_path: Path) -> None:
     """The event would not be judged."""
     (tmp_path / "redaction.py").write_text(REDACTION)

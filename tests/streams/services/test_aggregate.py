@@ -309,6 +309,7 @@ def restored(partition: Partition) -> int:
     return changelog.read
 
 
+@pytest.mark.slow
 def test_a_restore_reads_only_from_the_oldest_window_that_is_held() -> None:
     """However long the history is: the newest progress, at the end, names the offset; before a restart and after it."""
     partition = Partition(hold_h=0.5)
@@ -422,6 +423,7 @@ def test_an_abort_is_forgotten(partition: Partition) -> None:
     assert sorted(window.events for window in partition.windows()) == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 7, 10_000])
 def test_a_transaction_of_many_batches_comes_to_what_one_batch_does(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """However it is cut and however often rows are summed, also after an abort: each window is written once."""
@@ -611,6 +613,7 @@ def many(minute: int, sets: int = 100, each: int = 1) -> list[dict[str, Any]]:
     return [event(minute * 60, application=f"a{number % sets}") for number in range(sets * each)]
 
 
+@pytest.mark.slow
 def test_memory_bounds_label_sets_and_no_event_is_lost() -> None:
     """Beyond `max_bytes` label sets of further windows overflow; what overflows is counted, and no window has none."""
     partition = Partition(max_bytes=1 << 20, hold_h=0.4)
@@ -670,6 +673,7 @@ def test_a_worker_that_takes_more_partitions_over_holds_less_of_each() -> None:
     assert sum(window.events for window in partition.windows()) == 13 * 100
 
 
+@pytest.mark.slow
 def test_states_that_were_given_up_make_room() -> None:
     """Windows of partitions that another worker has now are forgotten before they take what others need."""
     for max_bytes, kept in ((1 << 30, True), (1 << 20, False)):
@@ -807,6 +811,7 @@ def test_wrong_clocks_cost_bounded_memory_and_no_event(years: int) -> None:
     assert len(partition.agent._states[0].held.windows) <= 90
 
 
+@pytest.mark.slow
 def test_a_restore_never_holds_more_than_will_be_held() -> None:
     """A changelog of any length, its progress at its end as compaction leaves it, is read in bounded memory."""
 

@@ -10,6 +10,7 @@ from ragweir.streams.services.judge.embedder import MOST_CHARACTERS, LocalEmbedd
 pytest.importorskip("onnxruntime", reason="needs pip install 'ragweir[semantic]'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [False, True])
 def test_a_text_may_have_as_many_characters_as_the_limit_says(tokens: bool) -> None:
     """Spaces are no tokens, so that the vectors are those of the short text."""

@@ -103,6 +103,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_an_evaluation_is_written_as_its_model_is(config: EvaluateConfig) -> None:
     """The bytes of evaluations, requests and results are those of validated models, for each kind of event."""
@@ -160,6 +161,7 @@ VALUES: tuple[Any, ...] = (
 """The results of metrics of users."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["score", "ms", "boolean", "category"])
 @pytest.mark.parametrize(
     "value", VALUES, ids=[f"{number} {type(value).__name__}" for number, value in enumerate(VALUES)]

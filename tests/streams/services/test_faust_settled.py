@@ -50,6 +50,7 @@ def told() -> dict[str, list[object]]:
     return found
 
 
+@pytest.mark.slow
 def test_headers_are_read_as_pairs_and_as_a_mapping(told: dict[str, list[object]]) -> None:
     """Faust's clients give either of them."""
     assert told["written"] == [["rag.evaluations", str(each), trace] for each, trace in enumerate((None, TRACE, TRACE))]

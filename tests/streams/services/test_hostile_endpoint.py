@@ -265,6 +265,7 @@ SIZES: dict[str, Attack] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", SIZES.values(), ids=list(SIZES))
 def test_whatever_is_sent_takes_little_memory(attack: Attack) -> None:
     with hostile(attack) as server, pool(server) as live:
@@ -349,6 +350,7 @@ def _chat_reader() -> Callable[[Any], Any]:
     return _completion
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chat", "vectors", "error"])
 def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> None:
     """Every node of an answer, a list of vectors and an error, replaced by every odd value, and left out."""

@@ -547,6 +547,7 @@ class Trouble:
             self.crash()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_crashes_aborts_and_failures_lose_nothing_double_nothing_and_never_break_the_budget(seed: int) -> None:
     trouble = Trouble(seed)

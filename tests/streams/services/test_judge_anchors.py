@@ -183,6 +183,7 @@ def test_runs_of_anchors_that_the_settings_no_longer_have_are_settled_without_a_
     assert log.committed["judge.retry", 0] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_kills_and_aborts_request_no_run_twice_and_lose_none(seed: int) -> None:
     """Eight days with a kill or an abort in every fourth transaction: each run has one result of each anchor."""

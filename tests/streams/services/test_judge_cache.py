@@ -98,6 +98,7 @@ cache.close()
 """
 
 
+@pytest.mark.slow
 def test_processes_share_a_file(tmp_path: Path) -> None:
     file = tmp_path / "answers.sqlite"
     writers = [

@@ -50,17 +50,20 @@ def of_corpus() -> Iterator[bytes]:
     yield from map(orjson.dumps, corpus.texts(corpus.SIZES[:-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [USUAL, TIGHT], ids=["limits", "tight limits"])
 def test_ordinary_events_give_the_same_bytes(limits: TextLimits) -> None:
     assert alike(list(interactions.interactions(100)), limits=limits) == 100
     assert alike(list(interactions.interactions(20)), limits=limits, explain=True, include_text=True) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [USUAL, TIGHT], ids=["limits", "tight limits"])
 def test_the_events_of_the_laws_give_the_same_bytes(limits: TextLimits) -> None:
     assert alike(list(of_corpus()), limits=limits) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [USUAL, TIGHT], ids=["limits", "tight limits"])
 def test_hostile_lines_give_the_same_bytes(limits: TextLimits) -> None:
     """Events with wrong values, lines that are no event, and each kind of costly text at some size."""

@@ -262,6 +262,7 @@ def test_a_flood_of_unknown_ids_holds_up_and_is_given_up_after_ten_minutes(tmp_p
     match.store.close()
 
 
+@pytest.mark.slow
 def test_feedback_that_waits_takes_a_kilobyte_of_memory(match: Match) -> None:
     """So that the most that may wait takes 50 MB: orjson alone would keep 8 KB for each."""
     records = [match.record(thumbs(f"e{number:036}", giver="Ada")) for number in range(2_000)]

@@ -111,6 +111,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "why"), WRONG.values(), ids=WRONG)
 def test_what_cannot_be_used_is_one_sentence(module: Path, source: str, why: str) -> None:
     module.write_text(source)

@@ -111,6 +111,7 @@ def forms(outcome: Outcome) -> tuple[int, int]:
     return outcome.counts[name, "header"], outcome.counts[name, "json"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(EVALUATIONS, min_size=1, max_size=12), min_size=1, max_size=4))
 def test_windows_are_the_same_bytes_from_headers_and_from_json(batches: list[list[Evaluation]]) -> None:
     """Any evaluations, scored and judged, of several versions, give the same records, dead letters and counts."""
@@ -279,6 +280,7 @@ def test_an_evaluation_with_long_labels_has_no_row() -> None:
     assert len(longest) <= MAX_BYTES
 
 
+@pytest.mark.slow
 def test_what_a_reader_remembers_is_bounded() -> None:
     """Ever new labels, names and decisions are not kept without end, nor long ones at all."""
     reader = RowReader()

@@ -128,6 +128,7 @@ def test_suites_and_keys_and_neighbours_are_independent() -> None:
         assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(EVENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probability", [0.0, 1.0])
 def test_nothing_and_everything_are_exact(probability: float) -> None:
     """Probability 1 selects every event and 0 none, without an exception in 10,000."""
@@ -368,6 +369,7 @@ def test_the_probability_is_the_largest_of_the_reasons(
             assert suite.status == ("selected" if suite.probability else "not_selected")
 
 
+@pytest.mark.slow
 def test_decisions_are_right_when_there_are_more_than_are_kept() -> None:
     """With thirteen rules there are more patterns than are remembered, and each is still decided by itself."""
     rules = [rule(f"r{number}", on=f"labels.l{number}", present=True, probability=1 / 64) for number in range(13)]
@@ -651,6 +653,7 @@ def test_a_judge_in_the_settings_makes_a_router(tmp_path: Path, monkeypatch: pyt
         evaluate_config(load(None, judge | wrong), "t")
 
 
+@pytest.mark.slow
 def test_but_for_the_decision_evaluations_are_the_same_bytes() -> None:
     """With a judge and without, selected or not: the evaluations differ in their decision and in nothing else."""
     values = numbered(100)
@@ -664,6 +667,7 @@ def test_but_for_the_decision_evaluations_are_the_same_bytes() -> None:
             assert orjson.dumps(read | {"decision": {"suites": []}}) == other
 
 
+@pytest.mark.slow
 def test_batches_orders_and_replays_change_nothing() -> None:
     """One batch, single events, another order, an agent of its own later: the same records for each event."""
     by = Router(RoutingSettings(floors={"rubric": 0.3}), CATALOGUE, SUITES)
@@ -719,6 +723,7 @@ def fits(emission: Emission, limit: int) -> bool:
     return len(emission.value or b"") + around < max_record_bytes(limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("include_text", [False, True])
 @pytest.mark.parametrize("places", [("query", "response"), ("contexts",), ("expected",), ("labels", "response")])
 @pytest.mark.parametrize("kind", ESCAPED)

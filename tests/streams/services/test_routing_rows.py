@@ -109,6 +109,7 @@ def test_too_many_rows_forget_the_oldest_and_say_so() -> None:
     assert rows.at("docs", NOW + 5 * HOUR) == (None, ROUTING_FORGOTTEN)
 
 
+@pytest.mark.slow
 def test_events_are_selected_as_often_as_their_probability_says() -> None:
     """Of a million events, the selected of each probability within four standard errors."""
     draws = random.Random(7)

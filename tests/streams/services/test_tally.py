@@ -148,6 +148,7 @@ def test_what_is_not_committed_did_not_happen() -> None:
     assert tally.counts() == {(HOUR, "bot"): {"thumbs": {"3": 1, "down": 1}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_records_crashes_and_aborts_comes_to_the_same(seed: int) -> None:
     """The state is what was committed: the newest of each key, and the sums of them by window."""

@@ -168,6 +168,7 @@ def test_what_is_older_than_the_horizon_is_dropped_by_segments(store: TargetStor
     again.close()
 
 
+@pytest.mark.slow
 def test_a_full_segment_is_followed_by_another(store: TargetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of segments is looked in, and the newest first."""
     monkeypatch.setattr(target_store, "_SEGMENT_ROWS", 10)

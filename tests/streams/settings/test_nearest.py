@@ -74,6 +74,7 @@ LOOKED_UP: tuple[tuple[Callable[[str], object], str, str], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("look_up", "given", "near"), LOOKED_UP, ids=[each[1].replace("\n", " ") for each in LOOKED_UP]
 )

@@ -131,6 +131,7 @@ def test_hostile_spans_give_an_interaction_that_can_be_sent_or_none(
     assert assemble([*spans, *spans], [*logs, *logs], max_interactions=3) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", sorted(f"{path.parent.name}/{path.name.split('.')[0]}" for path in OTLP.glob("*/*.pb"))
 )
@@ -144,6 +145,7 @@ def test_recorded_traces_give_the_same_in_any_order_and_with_repetitions(case: s
             assert assemble(shuffled) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", sorted(f"{path.parent.name}/{path.name.split('.')[0]}" for path in OTLP.glob("*/*.pb"))
 )

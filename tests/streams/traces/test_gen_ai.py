@@ -480,6 +480,7 @@ _HOSTILE, _VALUES = hostile(
 )
 
 
+@pytest.mark.slow
 @given(
     _HOSTILE, _HOSTILE, st.sampled_from(["gen_ai.choice", "gen_ai.user.message", "exception", "first_token"]), _VALUES
 )

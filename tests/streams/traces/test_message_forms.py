@@ -445,6 +445,7 @@ def _step(found: TraceSpan, logs: list[TraceLog]) -> Step:
     return next(dialect for dialect in DIALECTS if dialect.reads(found)).step(found, logs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carrier", _CARRIERS)
 @pytest.mark.parametrize("name", _FORMS)
 def test_each_form_gives_the_same_through_each_convention(name: str, carrier: str) -> None:
@@ -600,6 +601,7 @@ _HOSTILE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carrier", _CARRIERS)
 @pytest.mark.parametrize("name", _HOSTILE)
 def test_messages_of_no_shape_break_nothing(name: str, carrier: str) -> None:

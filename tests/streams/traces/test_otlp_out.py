@@ -231,6 +231,7 @@ def test_a_time_that_nanoseconds_cannot_hold_is_unknown(year: int, expected: int
 # Bounds.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "explained", "most"), [*product([1, 40, 2_000], [0, 10, 200_000], [1_000, 20_000, MAX_BYTES])]
 )

@@ -81,6 +81,7 @@ def _is_exact(facts: dict[str, Any], interaction: Interaction) -> bool:
     return interaction.query == facts["question"] and is_answered and _has_all_contexts(facts, interaction.contexts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["pb", "json"])
 def test_the_share_of_exact_interactions_with_content(form: str) -> None:
     """At least 95 % of the recorded interactions with content have exact question, answer and all contexts."""
@@ -97,11 +98,13 @@ def test_the_share_of_exact_interactions_with_content(form: str) -> None:
     assert share >= _LEAST_SHARE, wrong
 
 
+@pytest.mark.slow
 @recordings
 def test_one_interaction_for_each_question_with_the_id_of_its_root(name: str, form: str) -> None:
     assert sorted(_made(name, form)) == sorted(facts["event_id"] for facts in _RECORDINGS[name]["interactions"])
 
 
+@pytest.mark.slow
 @recordings
 def test_question_and_answer(name: str, form: str) -> None:
     for facts, interaction in _pairs(name, form):
@@ -112,6 +115,7 @@ def test_question_and_answer(name: str, form: str) -> None:
             assert interaction.response == facts["answer"]
 
 
+@pytest.mark.slow
 @recordings
 def test_contexts_with_ids(name: str, form: str) -> None:
     for facts, interaction in _pairs(name, form):
@@ -119,6 +123,7 @@ def test_contexts_with_ids(name: str, form: str) -> None:
         assert _has_all_contexts(facts, interaction.contexts), found
 
 
+@pytest.mark.slow
 @recordings
 def test_content_that_was_not_captured_is_null(name: str, form: str) -> None:
     for facts, interaction in _pairs(name, form):

@@ -74,6 +74,7 @@ def test_both_encodings_of_a_recording_are_equal(case: str) -> None:
     assert bool(spans) != bool(records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_slices_of_a_recording_have_all_of_it(case: str) -> None:
     """Each slice has the items of one trace, with all of their content, and JSON is sliced into protobuf."""
@@ -91,6 +92,7 @@ def test_the_slices_of_a_recording_have_all_of_it(case: str) -> None:
         assert [each.trace_id for each in division.slices] == list(dict.fromkeys(item.trace_id for item in expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_heads_are_those_of_the_spans(case: str) -> None:
     spans, _ = read(recorded(case))

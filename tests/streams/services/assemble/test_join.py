@@ -29,6 +29,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=("default", "forgetful", "few-spans", "not-far-behind", "small"))
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 6))])
 def test_what_is_written_equals_the_batch_reference(seed: int, settings: AssembleSettings) -> None:

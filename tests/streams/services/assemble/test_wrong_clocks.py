@@ -180,6 +180,7 @@ CLOCKS: dict[str, Ahead] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_workers_whose_clocks_are_wrong_tear_double_and_delay_nothing(clock: str, workers: int) -> None:
