@@ -69,9 +69,9 @@ class Copier(Agent):
         recovery: Recovery | None = None,
     ) -> None:
         self.calls: list[tuple[str, Any]] = []
-        self._changelog, self.writes, self._clock_record = changelog, writes, clock_record
-        self._preparation, self._holding = preparation or Preparation(), holding or Holding()
-        self._input_progress, self._recovery = input_progress or InputProgress(), recovery or Recovery()
+        self.changelog, self.writes, self.clock_record = changelog, writes, clock_record
+        self.preparation, self.holding = preparation or Preparation(), holding or Holding()
+        self.input_progress, self.recovery = input_progress or InputProgress(), recovery or Recovery()
         self.on_start: Callable[[Assignment], object] = lambda _: None
         self.letter: bytes = b"letter"
 
@@ -86,36 +86,6 @@ class Copier(Agent):
     def handled(self) -> list[int]:
         """The offsets that it was given, in order."""
         return [offset for offsets in self.of("handle") for _, offset in offsets]
-
-    @property
-    @override
-    def changelog(self) -> str | None:
-        return self._changelog
-
-    @property
-    @override
-    def clock_record(self) -> Emission | None:
-        return self._clock_record
-
-    @property
-    @override
-    def preparation(self) -> Preparation:
-        return self._preparation
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self._holding
-
-    @property
-    @override
-    def input_progress(self) -> InputProgress:
-        return self._input_progress
-
-    @property
-    @override
-    def recovery(self) -> Recovery:
-        return self._recovery
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:

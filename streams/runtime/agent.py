@@ -131,20 +131,15 @@ class Agent(ABC):
     def outputs(self) -> tuple[str, ...]:
         """The topics that it writes to, by their names in the topic table."""
 
-    @property
-    def changelog(self) -> str | None:
-        """The output that stores its state, partition by partition; None for an agent without state."""
-        return None
+    changelog: str | None = None
+    """The output that stores its state, partition by partition; None for an agent without state."""
+    clock_record: Emission | None = None
+    """A record without meaning by which all times are the brokers'; None if this machine's time is sufficient.
 
-    @property
-    def clock_record(self) -> Emission | None:
-        """A record without meaning by which all times are the brokers'; None if this machine's time is sufficient.
-
-        The runtime writes it before the first record is handled, to a held partition if its topic is the `changelog`,
-        and reads the time from its delivery report and from those of later records of the topic. All times are this
-        machine's all the same if the topic is without LogAppendTime.
-        """
-        return None
+    The runtime writes it before the first record is handled, to a held partition if its topic is the `changelog`,
+    and reads the time from its delivery report and from those of later records of the topic. All times are this
+    machine's all the same if the topic is without LogAppendTime.
+    """
 
     # The partitions.
 
@@ -209,22 +204,11 @@ class Agent(ABC):
 
     # The optional parts; see `ragweir.streams.runtime.agent_parts`.
 
-    @property
-    def preparation(self) -> Preparation:
-        """Obtains what records are handled with."""
-        return NO_PREPARATION
-
-    @property
-    def holding(self) -> Holding:
-        """The records that were taken and are not settled."""
-        return NO_HOLDING
-
-    @property
-    def input_progress(self) -> InputProgress:
-        """Follows how far the inputs are read."""
-        return NO_INPUT_PROGRESS
-
-    @property
-    def recovery(self) -> Recovery:
-        """Proves from outputs how far the inputs were handled."""
-        return NO_RECOVERY
+    preparation: Preparation = NO_PREPARATION
+    """Obtains what records are handled with."""
+    holding: Holding = NO_HOLDING
+    """The records that were taken and are not settled."""
+    input_progress: InputProgress = NO_INPUT_PROGRESS
+    """Follows how far the inputs are read."""
+    recovery: Recovery = NO_RECOVERY
+    """Proves from outputs how far the inputs were handled."""

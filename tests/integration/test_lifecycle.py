@@ -37,21 +37,14 @@ class Recorder(Agent, Holding):
         holds: take records in `handle` and settle them in `tick`, and no others meanwhile.
     """
 
+    outputs = "evaluations", "dead-letter"
+
     def __init__(self, *, holds: bool = False) -> None:
         self.calls: list[tuple[str, object]] = []
         self.taken: list[Record] = []
         self.emitted = 0
         self._holds, self._draining = holds, False
-
-    @property
-    @override
-    def outputs(self) -> tuple[str, ...]:
-        return "evaluations", "dead-letter"
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self
+        self.holding = self
 
     @property
     @override
@@ -217,21 +210,12 @@ class Patient(Agent, Holding, InputProgress):
     counted_outputs = ("evaluations",)
 
     def __init__(self) -> None:
+        self.holding = self.input_progress = self
         self.taken = 0
         self.assigned = 0
         self.resumed = 0
         self.counts: list[object] = []
         self.ends: list[tuple[int, float]] = []
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self
-
-    @property
-    @override
-    def input_progress(self) -> InputProgress:
-        return self
 
     @override
     def to_confirm(self, held: Collection[TopicPartition]) -> Collection[TopicPartition]:

@@ -42,14 +42,9 @@ class Copier(Agent):
     outputs = "evaluations", "dead-letter"
 
     def __init__(self, pause_s: float = 0.0, changelog: str | None = None) -> None:
-        self._pause_s, self._changelog = pause_s, changelog
+        self._pause_s, self.changelog = pause_s, changelog
         self.calls: list[str] = []
         self.handled = 0
-
-    @property
-    @override
-    def changelog(self) -> str | None:
-        return self._changelog
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:

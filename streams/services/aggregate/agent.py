@@ -73,6 +73,7 @@ class AggregateAgent(Agent):
     """
 
     outputs = "windows", "dead-letter"
+    changelog = "windows"
 
     def __init__(self, config: AggregateConfig, clock: Callable[[], float] = machine.monotonic) -> None:
         self._config, self._clock = config, clock
@@ -95,11 +96,6 @@ class AggregateAgent(Agent):
         self._warned: set[int] = set()
         """The partitions for which it was logged that label sets are folded because of memory."""
         self._removed_gauges: set[Count] = set()
-
-    @property
-    @override
-    def changelog(self) -> str:
-        return "windows"
 
     @property
     @override

@@ -27,7 +27,6 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.packed_scores import score_headers
 from ragweir.schemas.topics import MAX_EVENT_BYTES, OTLP_EVALUATIONS, max_record_bytes
 from ragweir.streams.runtime.agent import Agent, Assignment
-from ragweir.streams.runtime.agent_parts import Preparation, Recovery
 from ragweir.streams.runtime.emissions import add_dead_letter, cloud_event, with_trace
 from ragweir.streams.runtime.headers import read_headers
 from ragweir.streams.runtime.records import (
@@ -108,8 +107,8 @@ class EvaluateAgent(Agent):
         self._writer = EvaluationWriter()
         self._row_writer = RowWriter(_SERVICE, "scored", config.documents) if config.documents else None
         self._rows = config.rows.rows
-        self._preparation = EvaluatePreparation(config.rows, config.decoders, self._duplicates.horizon)
-        self._recovery = EvaluateRecovery(self._identities)
+        self.preparation = EvaluatePreparation(config.rows, config.decoders, self._duplicates.horizon)
+        self.recovery = EvaluateRecovery(self._identities)
 
     @override
     def drain(self) -> None:
@@ -200,18 +199,6 @@ class EvaluateAgent(Agent):
     @override
     def on_abort(self) -> None:
         self._duplicates.abort()
-
-    # The optional parts.
-
-    @property
-    @override
-    def preparation(self) -> Preparation:
-        return self._preparation
-
-    @property
-    @override
-    def recovery(self) -> Recovery:
-        return self._recovery
 
     def _identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
         """Return the positions and ids of the readable events."""

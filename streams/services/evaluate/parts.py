@@ -75,13 +75,10 @@ class EvaluateRecovery(Recovery):
         identities: returns the positions and ids of the readable events of a record.
     """
 
+    outputs = ("evaluations",)
+
     def __init__(self, identities: Identities) -> None:
         self._identities = identities
-
-    @property
-    @override
-    def outputs(self) -> tuple[str, ...]:
-        return ("evaluations",)
 
     @override
     def origins(self, output: Record) -> Iterator[Origin]:

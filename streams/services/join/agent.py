@@ -87,6 +87,9 @@ class JoinAgent(Agent):
     """
 
     outputs = "interactions", "assembly", "dead-letter"
+    changelog = "assembly"
+    clock_record = Emission("assembly", CLOCK_KEY, None, ())
+    """A tombstone in the ledger: the delay of the clock is its distance to the brokers' time."""
 
     def __init__(
         self,
@@ -101,25 +104,9 @@ class JoinAgent(Agent):
         self._states: dict[TopicPartition, PartitionAssembly] = {}
         self._revoked: dict[TopicPartition, PartitionAssembly] = {}
         """The states of partitions that were given up, in case they come back in the same rebalance."""
-        self._holding = _JoinHolding(self._states)
+        self.holding = _JoinHolding(self._states)
         self._now_s = 0.0
         self._removed_gauges: set[Count] = set()
-
-    @property
-    @override
-    def changelog(self) -> str:
-        return "assembly"
-
-    @property
-    @override
-    def clock_record(self) -> Emission:
-        """A tombstone in the ledger: the delay of the clock is its distance to the brokers' time."""
-        return Emission("assembly", CLOCK_KEY, None, ())
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self._holding
 
     # Records.
 

@@ -19,7 +19,6 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.judging import CLOCK_KEY
 from ragweir.schemas.topics import OTLP_EVALUATIONS
 from ragweir.streams.runtime.agent import Agent, Assignment
-from ragweir.streams.runtime.agent_parts import Holding, Preparation, Recovery
 from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.services.judge.admission import RequestAdmission
@@ -47,6 +46,7 @@ class JudgeAgent(Agent):
     """Judges requests by the jobs of a pool, within the budgets."""
 
     _OUTPUTS = "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
+    changelog = "judge.ledger"
 
     def __init__(self, config: JudgeConfig, pool: JudgePool) -> None:
         judge = config.judge
@@ -59,9 +59,11 @@ class JudgeAgent(Agent):
         self._shares = TenantShares(judge.budgets_by_tenant, HELD_PER_JOB * judge.concurrency, MOST_HELD_BYTES // 2)
         self._admission = RequestAdmission(config, self._ledgers, self._shares, self._days)
         self._now = datetime.fromtimestamp(0, UTC)
-        self._holding = JudgeHolding(self._requests, self._shares, judge.concurrency, moves=config.moves)
-        self._preparation = JudgePreparation(config.rates)
-        self._recovery = JudgeRecovery(config.max_bytes)
+        self.holding = self._holding = JudgeHolding(self._requests, self._shares, judge.concurrency, moves=config.moves)
+        # A tombstone of an account that cannot exist: the days of budgets follow the brokers' time.
+        self.clock_record = None if config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
+        self.preparation = JudgePreparation(config.rates)
+        self.recovery = JudgeRecovery(config.max_bytes)
         self._row_writer = RowWriter(_SERVICE, "judged", config.documents) if config.documents else None
 
     @property
@@ -70,32 +72,6 @@ class JudgeAgent(Agent):
         anchors = ("judge.anchors",) if self._config.anchors else ()
         rows = (DOCUMENTS,) if self._row_writer else ()
         return (*self._OUTPUTS, *anchors, *rows, *((OTLP_EVALUATIONS,) if self._config.otlp else ()))
-
-    @property
-    @override
-    def changelog(self) -> str:
-        return "judge.ledger"
-
-    @property
-    @override
-    def clock_record(self) -> Emission | None:
-        """A tombstone of an account that cannot exist: the days of budgets follow the brokers' time."""
-        return None if self._config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
-
-    @property
-    @override
-    def preparation(self) -> Preparation:
-        return self._preparation
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self._holding
-
-    @property
-    @override
-    def recovery(self) -> Recovery:
-        return self._recovery
 
     # The flow of records.
 

@@ -31,13 +31,10 @@ class JudgePreparation(Preparation):
 class JudgeRecovery(Recovery):
     """Proves by the ledger that requests were finished."""
 
+    outputs = ("judge.ledger",)
+
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-
-    @property
-    @override
-    def outputs(self) -> tuple[str, ...]:
-        return ("judge.ledger",)
 
     @override
     def origins(self, output: Record) -> Iterator[Origin]:

@@ -14,7 +14,6 @@ from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.runtime.agent import Agent, Assignment
-from ragweir.streams.runtime.agent_parts import InputProgress
 from ragweir.streams.runtime.emissions import add_dead_letter
 from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.services.key.source_marks import SPANS, SourceMarks
@@ -40,27 +39,19 @@ class KeyAgent(Agent):
         reads_feedback: true if feedback is written to its topic; else it is read as other spans and log records are.
     """
 
+    clock_record = _CLOCK_RECORD
+    """A mark of no partition: the marks of all workers follow the brokers' time."""
+
     def __init__(self, settings: AssembleSettings, max_event_bytes: int, *, reads_feedback: bool = False) -> None:
         self._settings, self._max_event_bytes = settings, max_event_bytes
         self._max_slice_bytes = max_record_bytes(max_event_bytes) - _ENVELOPE_BYTES
         self._reads_feedback = reads_feedback
-        self._marks = SourceMarks()
+        self.input_progress = self._marks = SourceMarks()
 
     @property
     @override
     def outputs(self) -> tuple[str, ...]:
         return (SPANS, "dead-letter", *((_FEEDBACK,) if self._reads_feedback else ()))
-
-    @property
-    @override
-    def clock_record(self) -> Emission:
-        """A mark of no partition: the marks of all workers follow the brokers' time."""
-        return _CLOCK_RECORD
-
-    @property
-    @override
-    def input_progress(self) -> InputProgress:
-        return self._marks
 
     # Records.
 

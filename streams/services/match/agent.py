@@ -78,34 +78,17 @@ class MatchAgent(FeedbackAgent):
     """
 
     outputs = _KEYED, _WAITING, UNMATCHED
+    changelog = _WAITING
+    clock_record = Emission(_WAITING, CLOCK_KEY, None, ())
+    """A tombstone, by which the horizon counts in the brokers' time."""
 
     def __init__(self, config: MatchConfig, store: TargetStore, source: TargetSource) -> None:
         super().__init__(_SERVICE)
-        self._config, self._store, self._source = config, store, source
+        self._config, self._store = config, store
+        self.preparation = self._source = source
         self._waiting = WaitingList(store)
         self._topic_ids: dict[int, str] = {}
-        self._room = _WaitingRoom(lambda: max(0, config.most_waiting - len(self._waiting)))
-
-    @property
-    @override
-    def changelog(self) -> str:
-        return _WAITING
-
-    @property
-    @override
-    def clock_record(self) -> Emission:
-        """A tombstone, by which the horizon counts in the brokers' time."""
-        return Emission(_WAITING, CLOCK_KEY, None, ())
-
-    @property
-    @override
-    def preparation(self) -> Preparation:
-        return self._source
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self._room
+        self.holding = _WaitingRoom(lambda: max(0, config.most_waiting - len(self._waiting)))
 
     # Records.
 

@@ -50,6 +50,7 @@ class TallyAgent(FeedbackAgent):
     """
 
     outputs = _JOINED, _WINDOWS, UNMATCHED
+    changelog = _JOINED
 
     def __init__(self, horizon_s: int) -> None:
         super().__init__(_SERVICE)
@@ -58,11 +59,6 @@ class TallyAgent(FeedbackAgent):
         self._newest_ms: defaultdict[int, int] = defaultdict(int)
         self._changes: list[_Change] = []
         self._touched: dict[tuple[int, WindowOf], None] = {}
-
-    @property
-    @override
-    def changelog(self) -> str:
-        return _JOINED
 
     # Records.
 

@@ -214,16 +214,12 @@ class Keeper(Copier, Holding):
 
     def __init__(self, room: int = 5) -> None:
         super().__init__()
+        self.holding = self
         self.kept: list[Record] = []
         self.is_let, self.room, self.emitted, self.busy_s = False, room, 0, 0.0
         self.stopped_at: dict[TopicPartition, int] = {}
         self.resumes: int = 0
         self.from_read = False
-
-    @property
-    @override
-    def holding(self) -> Holding:
-        return self
 
     @property
     @override
