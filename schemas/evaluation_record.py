@@ -6,7 +6,7 @@ unknown fields, is left to the model: `read_evaluation` gives what the model giv
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from pydantic import ValidationError
@@ -67,70 +67,7 @@ class _Source(_Record):
     index: _Count = 0
 
 
-class EvaluationRecord(_Record):
-    """See `ragweir.schemas.evaluation.Evaluation`."""
-
-    event_id: str
-    event_time: Any
-    """A time in UTC."""
-    catalogue_version: str
-    application: str | None = None
-    tenant: str | None = None
-    environment: str | None = None
-    pipeline_version: str | None = None
-    model: str | None = None
-    question_id: str | None = None
-    labels: dict[str, str] = {}
-    session_id: str | None = None
-    trace_id: str | None = None
-    span_id: str | None = None
-    stage: Literal["scored", "judged"] = "scored"
-    scores: dict[str, float | None] = {}
-    categories: dict[str, str | None] = {}
-    reasons: dict[str, str] = {}
-    undefined: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    explanations: dict[str, str] = {}
-    evidence: dict[str, tuple[str, ...]] = {}
-    decision: DecisionRecord = msgspec.field(default_factory=DecisionRecord)
-    document_ids: _DocumentIds = ()
-    facets: _Facets = {}
-    judge: _Judgement | None = None
-    text: _Texts | None = None
-    source: _Source | None = None
-    run_id: str | None = None
-
-
-_DECODER = msgspec.json.Decoder(EvaluationRecord)
-
-
-def read_evaluation(value: bytes, max_bytes: int) -> EvaluationRecord | Evaluation | None:
-    """Return an evaluation; None for a record that is none.
-
-    >>> found = read_evaluation(b'{"event_id":"1","event_time":"2026-11-21T12:00:00Z","catalogue_version":"3"}', 100)
-    >>> found.event_id, found.event_time.isoformat(), read_evaluation(b"[]", 100)
-    ('1', '2026-11-21T12:00:00+00:00', None)
-
-    Args:
-        value: the record's value.
-        max_bytes: size of the largest evaluation.
-    """
-    if len(value) <= max_bytes:
-        try:
-            record = _DECODER.decode(value)
-            time = record.event_time
-            if type(time) is str and time[4:5] == "-":  # Other texts may be numbers.
-                record.event_time = parse_rfc3339(time)
-                return record
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            pass
-    try:
-        return Evaluation.model_validate(parse(value, max_bytes))
-    except (Rejected, ValidationError):
-        return None
-
-
-class AnsweredRecord(msgspec.Struct, gc=False):
+class AnsweredRecord(_Record, forbid_unknown_fields=False):
     """The fields of `ragweir.schemas.evaluation.Evaluation` by which an answer is found and put into a window."""
 
     event_id: str
@@ -147,22 +84,72 @@ class AnsweredRecord(msgspec.Struct, gc=False):
     span_id: str | None = None
 
 
+class EvaluationRecord(AnsweredRecord, forbid_unknown_fields=True, kw_only=True):
+    """See `ragweir.schemas.evaluation.Evaluation`."""
+
+    session_id: str | None = None
+    stage: Literal["scored", "judged"] = "scored"
+    scores: dict[str, float | None] = {}
+    categories: dict[str, str | None] = {}
+    reasons: dict[str, str] = {}
+    undefined: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    explanations: dict[str, str] = {}
+    evidence: dict[str, tuple[str, ...]] = {}
+    decision: DecisionRecord = msgspec.field(default_factory=DecisionRecord)
+    document_ids: _DocumentIds = ()
+    facets: _Facets = {}
+    judge: _Judgement | None = None
+    text: _Texts | None = None
+    catalogue_version: str
+    source: _Source | None = None
+    run_id: str | None = None
+
+
+_Fields = TypeVar("_Fields", bound=AnsweredRecord)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Fields], value: bytes) -> _Fields | None:
+    try:
+        record = decoder.decode(value)
+        time = record.event_time
+        if type(time) is str and time[4:5] == "-":  # Other texts may be numbers.
+            record.event_time = parse_rfc3339(time)
+            return record
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    return None
+
+
+_DECODER = msgspec.json.Decoder(EvaluationRecord)
 _ANSWERED_DECODER = msgspec.json.Decoder(AnsweredRecord)
 
 
-def read_answered(value: bytes, max_bytes: int) -> AnsweredRecord | Evaluation | EvaluationRecord | None:
+def read_evaluation(value: bytes, max_bytes: int) -> EvaluationRecord | Evaluation | None:
+    """Return an evaluation; None for a record that is none.
+
+    >>> found = read_evaluation(b'{"event_id":"1","event_time":"2026-11-21T12:00:00Z","catalogue_version":"3"}', 100)
+    >>> found.event_id, found.event_time.isoformat(), read_evaluation(b"[]", 100)
+    ('1', '2026-11-21T12:00:00+00:00', None)
+
+    Args:
+        value: the record's value.
+        max_bytes: size of the largest evaluation.
+    """
+    if len(value) <= max_bytes and (record := _decoded(_DECODER, value)):
+        return record
+    try:
+        return Evaluation.model_validate(parse(value, max_bytes))
+    except (Rejected, ValidationError):
+        return None
+
+
+def read_answered(value: bytes, max_bytes: int) -> AnsweredRecord | Evaluation | None:
     """Return an evaluation without its scores, in half the time of `read_evaluation`; None for a record that is none.
 
     >>> read_answered(b'{"event_id":"1","event_time":"2026-11-21T12:00:00Z","scores":{}}', 100).event_time.isoformat()
     '2026-11-21T12:00:00+00:00'
     """
-    if len(value) <= max_bytes:
-        try:
-            record = _ANSWERED_DECODER.decode(value)
-            time = record.event_time
-            if type(time) is str and time[4:5] == "-":  # Other texts may be numbers.
-                record.event_time = parse_rfc3339(time)
-                return record
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            pass
+    if len(value) <= max_bytes and (record := _decoded(_ANSWERED_DECODER, value)):
+        return record
     return read_evaluation(value, max_bytes)

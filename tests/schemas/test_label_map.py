@@ -114,7 +114,7 @@ def read(name: str, mapping: LabelMap) -> list[list[dict[str, Any]] | None]:
 
 
 def target(kind: str, number: int) -> str:
-    """The id of a run, trace or span, as tools/label_exports.py makes it."""
+    """The id of a run, trace or span, as the script that wrote the exports made it."""
     own = uuid.uuid5(uuid.NAMESPACE_URL, f"{kind}/{number}")
     return {"run": str(own), "trace": own.hex, "span": own.hex[:16]}[kind]
 
