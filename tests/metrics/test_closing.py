@@ -846,6 +846,7 @@ def test_the_ends_of_the_calendar_have_no_windows(year: str) -> None:
     assert windows_of([Evaluation(event_id="1", event_time=year, catalogue_version="1")]) == []
 
 
+@pytest.mark.slow
 def test_score_writes_windows_whatever_the_order_of_lines(tmp_path: Path) -> None:
     """`score --windows` gives the same bytes for the same lines in another order, and counts every scored line."""
     ragweir("demo", "--write-samples", tmp_path / "samples.jsonl", "--events", "60")

@@ -10,6 +10,8 @@ import httpx
 import pytest
 from commands import COMMAND, environment, ragweir
 
+pytestmark = pytest.mark.slow
+
 _EVENT = (
     '{"event_id": "%d", "ended_at": "2026-11-21T10:00:0%dZ", "query": "Where?", "response": "Rome.", "contexts": []}'
 )
@@ -23,7 +25,6 @@ def scored(folder: Path, number: int = 3) -> Path:
     return folder / "evaluations.jsonl"
 
 
-@pytest.mark.slow
 def test_the_pages_of_a_file_are_shown_at_the_address_that_is_printed(tmp_path: Path) -> None:
     scored(tmp_path)
     line = [*COMMAND, "console", "evaluations.jsonl", "--events", "events.jsonl", "--port", "0"]
@@ -43,7 +44,6 @@ def test_the_pages_of_a_file_are_shown_at_the_address_that_is_printed(tmp_path: 
     assert (process.returncode, said, problems) == (0, "The console is stopped.\n", "")
 
 
-@pytest.mark.slow
 def test_what_was_scored_is_opened(tmp_path: Path) -> None:
     scored(tmp_path)
     line = [*COMMAND, "score", "events.jsonl", "--out", "again.jsonl", "--open"]
@@ -65,7 +65,6 @@ def test_what_is_no_file_of_evaluations_is_refused(tmp_path: Path) -> None:
     assert b"other.jsonl holds no evaluation" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     """In an interpreter that finds no uvicorn."""
     scored(tmp_path, 1)

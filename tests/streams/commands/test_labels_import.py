@@ -27,6 +27,7 @@ def written(file: Path, rows: list[dict[str, object]]) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_labels_are_imported_exported_and_withdrawn(tmp_path: Path) -> None:
     """Good rows are imported beside bad ones; a second import adds nothing, also after labels were withdrawn."""
     rows = [{"event_id": f"e{number}", "value": number % 2, "rater": "Ada", "time": 1764e6} for number in range(4)]
@@ -59,6 +60,7 @@ def test_labels_are_imported_exported_and_withdrawn(tmp_path: Path) -> None:
     assert len(lines_of(out)) == 5
 
 
+@pytest.mark.slow
 def test_an_import_of_nothing_says_why_and_writes_nothing(tmp_path: Path) -> None:
     """Wrong ids, of which those of both sides are shown; no good row; a map that does not exist, or is wrong."""
     out = tmp_path / "labels.jsonl"
@@ -106,6 +108,7 @@ def test_an_import_of_nothing_says_why_and_writes_nothing(tmp_path: Path) -> Non
     assert summary == "1 label imported"
 
 
+@pytest.mark.slow
 def test_scores_of_langfuse_find_their_events_by_span_and_trace(tmp_path: Path) -> None:
     """A page of the API is read; a score of an observation has the event of that span, one of a trace its last one."""
     scores = EXPORTS / "langfuse-5.0.4.json"

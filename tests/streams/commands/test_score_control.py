@@ -60,6 +60,7 @@ def decisions(lines: list[bytes]) -> dict[str, Any]:
     return {each["event_id"]: each["decision"] for each in map(orjson.loads, lines)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_decisions_are_those_of_evaluate(tmp_path: Path, workers: int) -> None:
     """With the rows that have an effect on evaluate, which reads a topic in another order."""

@@ -23,6 +23,7 @@ def flagged(output: bytes) -> dict[str, str]:
     return {each["event_id"]: each["event_time"] for each in found if "time_defaulted" in each["flags"]}
 
 
+@pytest.mark.slow
 def test_a_folder_is_scored_by_name_and_the_rest_of_it_is_named(tmp_path: Path) -> None:
     """Each event says its file and place; a file that is broken does not stop the others, and the status tells."""
     (tmp_path / "b.json").write_bytes(b"[" + event(event_id="b1") + b",\n" + event(event_id="b2") + b"]")
@@ -45,6 +46,7 @@ def test_a_folder_is_scored_by_name_and_the_rest_of_it_is_named(tmp_path: Path) 
     assert error.startswith("ragweir: aa.csv: row 2 (line 3) has 2 cells and the header 3")
 
 
+@pytest.mark.slow
 def test_events_without_a_time_get_one_and_are_flagged(tmp_path: Path) -> None:
     """That of the option, or of the file; an event with a time keeps it."""
     file = tmp_path / "file.jsonl"
@@ -82,6 +84,7 @@ def test_windows_need_times_or_the_option(tmp_path: Path) -> None:
     assert starts == {"2026-11-01", "2026-11-21"}
 
 
+@pytest.mark.slow
 def test_rejected_events_are_grouped_and_a_map_is_proposed_that_reads_them(tmp_path: Path) -> None:
     """Few lines whatever the file is; the proposed map, saved as it is printed, reads every event."""
     file, rejected = tmp_path / "file.jsonl", tmp_path / "rejected.jsonl"
@@ -134,6 +137,7 @@ def test_a_field_that_is_empty_in_one_event_is_no_matter_of_the_map(tmp_path: Pa
     assert done.stderr.decode().splitlines()[:2] == ["row 2: response (from response): missing", "read as CSV"]
 
 
+@pytest.mark.slow
 def test_names_of_fields_cannot_control_a_terminal(tmp_path: Path) -> None:
     """Proposals and paths show names of the file, which are foreign text."""
     (tmp_path / "file.jsonl").write_bytes(lines_of([{"\x1b[2Jid": 1, "a\u202eb": "x"}] * 9))

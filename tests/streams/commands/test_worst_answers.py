@@ -45,6 +45,7 @@ def said(*words: str | Path, folder: Path, text: bytes = b"") -> list[str]:
     return lines[lines.index(HEAD) :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_three_worst_answers_are_named_with_their_evidence(workers: str, tmp_path: Path) -> None:
     """Worst first, the first of equal ones before the others; refusals and empty answers are none of them."""
@@ -66,6 +67,7 @@ def test_the_three_worst_answers_are_named_with_their_evidence(workers: str, tmp
     assert summary.startswith("7 scored")
 
 
+@pytest.mark.slow
 def test_the_nearest_passage_is_that_of_the_weakest_sentence(tmp_path: Path) -> None:
     written(tmp_path, ROWS[:3])
     lines = said("answers.jsonl", folder=tmp_path)

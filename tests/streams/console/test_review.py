@@ -29,6 +29,8 @@ from ragweir.streams.console.store.stored_answers import StoreState
 from ragweir.streams.services.shared.raters import hashed_rater
 from ragweir.streams.settings import Settings, from_groups
 
+pytestmark = pytest.mark.slow
+
 COUNT = 12
 RISKS = ("0.123456", "0.876543")
 
@@ -148,7 +150,6 @@ def test_answers_are_labelled_in_the_order_of_the_queue_and_stored_before_the_pa
     assert {*found.draws} == {label.draw.id}
 
 
-@pytest.mark.slow
 def test_the_labels_are_those_of_the_command(opened: Callable[..., Opened], queue: Path, tmp_path: Path) -> None:
     """`ragweir labels rate` with the same keys makes the same lines, but for times."""
     place = opened()

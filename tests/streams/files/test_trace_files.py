@@ -154,6 +154,7 @@ def divided(request: bytes) -> list[bytes]:
     return parts
 
 
+@pytest.mark.slow
 def test_spans_of_one_trace_are_put_together_over_all_files(tmp_path: Path) -> None:
     """Each span in a file of its own, of alternating forms, gives the scores of the one file."""
     (one,), lines = scored(RAG)
@@ -173,6 +174,7 @@ def test_spans_of_one_trace_are_put_together_over_all_files(tmp_path: Path) -> N
     assert lines[1].startswith("1 trace gave 1 interaction; 1 trace (100%) gave full ones")
 
 
+@pytest.mark.slow
 def test_events_and_traces_of_one_folder_are_both_scored(tmp_path: Path) -> None:
     """Interactions follow the events, with numbers of their own; what is no request is rejected with its place."""
     (tmp_path / "a.jsonl").write_bytes(event(event_id="own") + b"\n")
@@ -185,6 +187,7 @@ def test_events_and_traces_of_one_folder_are_both_scored(tmp_path: Path) -> None
     assert lines[-1].startswith("2 scored, 1 rejected")
 
 
+@pytest.mark.slow
 def test_the_reason_and_the_line_to_change_are_said_where_content_is_hidden() -> None:
     """The interaction is scored all the same, by what it has."""
     (hidden,), lines = scored(HIDDEN)
@@ -206,6 +209,7 @@ def test_a_trace_over_the_limit_on_spans_is_flagged_incomplete() -> None:
     assert all("incomplete" in each.assembly.flags for each in trace.interactions if each.assembly)
 
 
+@pytest.mark.slow
 def test_a_map_is_a_usage_error_for_traces(tmp_path: Path) -> None:
     """Nothing is scored through it."""
     done = ragweir("score", RAG, "--map", "ragas", "--out", tmp_path / "out.jsonl")
@@ -217,12 +221,14 @@ def test_a_map_is_a_usage_error_for_traces(tmp_path: Path) -> None:
     assert scored(RAG, RAGWEIR_INPUT__MAP="ragas")[0][0]["scores"]["context_support"] is not None
 
 
+@pytest.mark.slow
 def test_windows_take_the_times_of_spans(tmp_path: Path) -> None:
     """Traces need no --default-time."""
     scored(RAG, "--windows", tmp_path / "windows.jsonl")
     assert orjson.loads((tmp_path / "windows.jsonl").read_bytes().splitlines()[0])["events"] == 1
 
 
+@pytest.mark.slow
 def test_a_trace_without_a_genai_span_gives_nothing_and_the_status_says_so(tmp_path: Path) -> None:
     """It is no rejected event: any service may send spans to the same topic."""
     request = ExportTraceServiceRequest()

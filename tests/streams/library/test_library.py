@@ -140,6 +140,7 @@ def test_type_checkers_know_what_one_and_many_events_give() -> None:
 # Scores.
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_command(tmp_path: Path) -> None:
     """Byte for byte, but for the place in the file; both reject the same events with the same words."""
     events = [*variants(), UNREADABLE]
@@ -158,6 +159,7 @@ def test_scores_are_those_of_the_command(tmp_path: Path) -> None:
     assert any(scored(each).evidence for each in ours)
 
 
+@pytest.mark.slow
 def test_scores_through_a_map_are_those_of_the_command(tmp_path: Path) -> None:
     """The map is a file or a mapping of rules."""
     (tmp_path / "map.toml").write_text("".join(f'"{field}" = "{path}"\n' for field, path in RULES.items()))

@@ -24,6 +24,8 @@ from ragweir.streams.services.judge.probe import error_message, probe
 from ragweir.streams.services.judge.protocol import JudgeError
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, RegistrySettings, Settings, load
 
+pytestmark = pytest.mark.slow
+
 SECRET = "a-secret-of-theirs"
 BASIC = "Basic " + base64.b64encode(f"alice:{SECRET}".encode()).decode()
 BEARER = f"Bearer {SECRET}"
@@ -75,7 +77,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_certificates(tmp_path_factory.mktemp("keys"), SECRET)
 
 
-@pytest.mark.slow
 def test_both_ends_show_their_certificates(keys: Path) -> None:
     own = {
         "ssl_certificate_location": str(keys / "client.pem"),
@@ -120,7 +121,6 @@ probe(JudgeSettings(base_url=sys.argv[1], model="m"))
 """
 
 
-@pytest.mark.slow
 def test_the_certificate_of_a_judge_names_the_setting_that_makes_it_trusted(keys: Path) -> None:
     """With that setting a new process reaches the server, which answers what no judge does."""
     with registry(tls=plain_tls(keys)) as url:

@@ -19,6 +19,8 @@ from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfi
 from ragweir.streams.services.shared.from_settings import schema_reader
 from ragweir.streams.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 
 def record(*fields: Any, **more: Any) -> Schema:
     named = [{"name": f"f{number}", "type": field} for number, field in enumerate(fields)]
@@ -52,7 +54,6 @@ def read() -> Callable[[int, Schema], Read | Rejected]:
     return schema_reader(Settings(), "avro")
 
 
-@pytest.mark.slow
 def test_a_schema_that_takes_all_memory_or_for_ever_does_not_stop_a_worker(
     monkeypatch: pytest.MonkeyPatch, read: Callable[[int, Schema], Read | Rejected]
 ) -> None:
@@ -78,7 +79,6 @@ def test_a_schema_that_takes_all_memory_or_for_ever_does_not_stop_a_worker(
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
@@ -94,7 +94,6 @@ def test_a_trial_says_why_a_schema_is_rejected(schema: Schema, why: str) -> None
     assert str(rejected).startswith(why)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["avro", "protobuf", "jsonschema"])
 def test_a_good_schema_of_each_format_passes(form: str) -> None:
     kinds = {"avro": GOOD, "protobuf": Schema("PROTOBUF", "message A {}"), "jsonschema": Schema("JSON", "{}")}
@@ -117,7 +116,6 @@ def processes(monkeypatch: pytest.MonkeyPatch, code: str) -> list[Sequence[str]]
     return started
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "why", "tries"),
     [
@@ -135,7 +133,6 @@ def test_a_schema_on_which_a_process_dies_is_rejected(
     assert len(started) == tries
 
 
-@pytest.mark.slow
 def test_a_process_that_does_not_start_is_no_fault_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     processes(monkeypatch, "raise SystemExit(3)")
     with pytest.raises(TransientError, match="does not start"):

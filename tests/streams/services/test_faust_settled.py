@@ -8,6 +8,8 @@ import pytest
 
 from ragweir.streams.runtime.processes.child_python import python_command
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -50,7 +52,6 @@ def told() -> dict[str, list[object]]:
     return found
 
 
-@pytest.mark.slow
 def test_headers_are_read_as_pairs_and_as_a_mapping(told: dict[str, list[object]]) -> None:
     """Faust's clients give either of them."""
     assert told["written"] == [["rag.evaluations", str(each), trace] for each, trace in enumerate((None, TRACE, TRACE))]

@@ -18,6 +18,8 @@ from ragweir.schemas.codec.json import decode
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
 
+pytestmark = pytest.mark.slow
+
 EVENTS = 50
 ROOM = 0.08
 """Share by which the calls may differ from those that were counted, before the change needs a reason and a new figure.
@@ -71,7 +73,6 @@ def per_event(part: str, way: str) -> float:
     return calls(work) / EVENTS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("part", "way"), COUNTED)
 def test_an_event_takes_no_more_calls_than_were_counted(part: str, way: str) -> None:
     """A part that takes a fifth more fails; one that takes less has its figure lowered, so that the gate stays near."""
@@ -81,13 +82,11 @@ def test_an_event_takes_no_more_calls_than_were_counted(part: str, way: str) -> 
         assert found >= counted * (1 - ROOM), f"{part}, {way}: lower the figure to {found:.0f}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", COUNTINGS)
 def test_the_number_of_calls_is_the_same_each_time(way: str) -> None:
     assert len({per_event("the whole agent", way) for _ in range(3)}) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", COUNTINGS)
 def test_a_fifth_more_work_is_found(way: str) -> None:
     counting = COUNTINGS[way]
