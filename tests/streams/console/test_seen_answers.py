@@ -28,6 +28,8 @@ from ragweir.streams.console.review_desk import ReviewDesk
 from ragweir.streams.console.seen_answers import MOST_ANSWERS, SeenAnswers
 from ragweir.streams.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 COUNT = 6
 ROWS = [RETURNS | {"event_id": f"e{number}", "response": f"Call us at {number}."} for number in range(COUNT)]
 

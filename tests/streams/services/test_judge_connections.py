@@ -35,6 +35,7 @@ def gateway(keys: Path) -> Iterator[Endpoint]:
     server.close()
 
 
+@pytest.mark.slow
 def test_both_ends_show_their_certificates(gateway: Endpoint, keys: Path) -> None:
     own: dict[str, Any] = {
         "certificate_file": keys / "client.pem",
@@ -52,6 +53,7 @@ def test_both_ends_show_their_certificates(gateway: Endpoint, keys: Path) -> Non
         assert one(live).judged is None, "the endpoint did not ask for a certificate"
 
 
+@pytest.mark.slow
 def test_certificates_that_cannot_be_used_are_told_at_the_start(keys: Path) -> None:
     own = {"certificate_file": keys / "client.pem", "certificate_key_file": keys / "client.key"}
     for wrong in (own, {**own, "certificate_key_password": "wrong"}, {"certificate_file": keys / "none.pem"}):
