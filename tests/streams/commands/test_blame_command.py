@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ragweir
-from ragweir.streams.commands.app import app
+from ragweir.streams.commands.app import app, out
 
 EVIL = "d\x1b[2J\u202e7"
 
@@ -31,6 +31,12 @@ def events() -> list[dict[str, Any]]:
         }
         for n in range(240)
     ]
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal has the width that it had when it was imported: 80 columns in a process of pytest-xdist."""
+    monkeypatch.setattr(out, "width", 200)
 
 
 @pytest.fixture(scope="module")
