@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from chaos import report
 from chaos.events import Mix
-from chaos.mutants import MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
+from chaos.mutants import FEEDBACK_MUTANTS, MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
 from chaos.options import Options, Traces, over_traces
 from chaos.process import ROOT
 from chaos.run import run
@@ -32,6 +32,7 @@ _TWICE = (
 )
 
 
+_ON_FEEDBACK = {"feedback_growths": 1, "store_losses": 2, "evaluate_outages": 2}
 _ON_TRACES = (
     "kills zombies broker_kills rolling_restarts delays partitions resets outages starvations clock_shifts"
     " source_deletions"
@@ -56,13 +57,19 @@ PRESETS = {
         events=60_000,
         rate=400,
         seed=1,
-        numbers=_numbers(30, 4, 2, 2, 3, 3, 3, 3, 3) | {"control_recreations": 2},
+        numbers=_numbers(30, 4, 2, 2, 3, 3, 3, 3, 3) | {"control_recreations": 2, **_ON_FEEDBACK},
         mix=Mix(judged=0, risks=True),
         rows=True,
+        feedback=True,
         budget_usd=1.0,
     ),
     "hours": Options(
-        events=2_000_000, rate=800, seed=1, numbers=_numbers(300, 20, 10, 10, 20, 20, 20, 20, 20), partitions=8
+        events=2_000_000,
+        rate=800,
+        seed=1,
+        numbers=_numbers(300, 20, 10, 10, 20, 20, 20, 20, 20) | {name: 5 * each for name, each in _ON_FEEDBACK.items()},
+        partitions=8,
+        feedback=True,
     ),
     "cluster": Options(
         events=1_000_000,
@@ -73,6 +80,8 @@ PRESETS = {
             **dict.fromkeys(_TWICE.split(), 2),
             "source_deletions": 0,  # There are no traces.
             "control_recreations": 0,  # There are no rows.
+            "feedback_growths": 0,  # There is no feedback, as clocks of evaluate are wrong.
+            "store_losses": 0,
             "kills": 150,
             "zombies": 6,
             "broker_kills": 6,
@@ -128,7 +137,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="seed of the events and the faults")
     parser.add_argument("--horizon", type=int, help="offsets within which a repeated id is skipped; 0 to skip none")
     parser.add_argument(
-        "--mutant", choices=[*MUTANTS, *ROW_MUTANTS, *TRACE_MUTANTS], help="rule to break in every worker"
+        "--mutant",
+        choices=[*MUTANTS, *ROW_MUTANTS, *FEEDBACK_MUTANTS, *TRACE_MUTANTS],
+        help="rule to break in every worker",
     )
     parser.add_argument(
         "--kernel", choices=("auto", "never", "always"), help="use of the kernel in every worker; `auto` by default"

@@ -12,21 +12,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
 from chaos import money
 from chaos.events import POISON
+from chaos.feedback_checker import GROWING, FeedbackChecker
+from chaos.feedback_checker import TOPICS as FEEDBACK_TOPICS
 from chaos.findings import Findings
-from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
+from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle
 from chaos.reading import Ends, consumer, ends, headers_of, partitions_of
 from chaos.rows import FLOOR_SHARE, RowChecker
 from chaos.stalls import Stall
 from chaos.tally import Source, Tally
 from chaos.waiting import require
+from chaos.window_tally import WindowTally
 
 _FINAL = {"judged", "failed"}
 """Statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""
@@ -39,7 +41,8 @@ class Checker:
     """Reads the topics of one prefix, past the proxy, and compares with what the running services have to write.
 
     The judge's budget is per day and in millionths of a dollar; None for no limit. With `rows`, the events to judge are
-    those that the rows of `control` select. `bill` returns what the endpoint charges in the end, by day.
+    those that the rows of `control` select. `bill` returns what the endpoint charges in the end, by day. With
+    `feedback`, its topics are read, too, and the results of anchors.
     """
 
     def __init__(
@@ -52,9 +55,10 @@ class Checker:
         budget: int | None = None,
         rows: RowChecker | None = None,
         bill: Callable[[], Mapping[str, int]] = dict,
+        feedback: FeedbackChecker | None = None,
     ) -> None:
         self._bootstrap, self._prefix = bootstrap, prefix
-        self._services, self._budget, self.rows = services, budget, rows
+        self._services, self._budget, self.rows, self.feedback = services, budget, rows, feedback
         self.oracle = oracle
         self.findings = Findings()
         of = self.findings.of
@@ -64,9 +68,7 @@ class Checker:
         self._judged = Tally(of("judged evaluations"), ordered=False)
         self._dead_letters: dict[Source, bytes | None] = {}
         self.statuses: Counter[str] = Counter()
-        self._windows: dict[bytes, tuple[Window, Sums]] = {}
-        self._in_windows = 0
-        """Events in windows at present."""
+        self._windows = WindowTally()
         self._shown: dict[str, float] = {}
         """The value that each process last showed in its telemetry."""
         self.stalls: list[Stall] = []
@@ -86,9 +88,10 @@ class Checker:
             "judge.requests": self._read_request,
             "judge.deferred": self._read_deferred,
             "judge.ledger": lambda message: self.ledger.read(message.key(), message.value()),
-            "windows": self._read_window,
+            "windows": self._windows.read,
             "interactions": self._read_interaction,
             **({"control": self._read_row} if rows is not None else {}),
+            **({name: partial(feedback.take, name) for name in FEEDBACK_TOPICS} if feedback is not None else {}),
         }
         self._ends: Ends = {}
         self._lock = threading.Lock()
@@ -131,6 +134,13 @@ class Checker:
             new = partitions_of(f"{self._prefix}interactions", range(len(self._input_partitions), partitions))
             self._inputs.incremental_assign(new)
             self._input_partitions += new
+
+    def feedback_grown(self, partitions: int) -> None:
+        """Begin to read the partition that was added last to the topics of feedback that grow."""
+        new = [at for name in GROWING for at in partitions_of(self._prefix + name, [partitions - 1])]
+        with self._lock:
+            self._outputs.incremental_assign(new)
+            self._output_partitions += new
 
     @contextmanager
     def other_rows(self) -> Iterator[None]:
@@ -177,7 +187,8 @@ class Checker:
             and self._scored.distinct >= oracle.evaluated
             and self._dead.distinct >= oracle.dead_letters
             and ("judge" not in self._services or self._judged.distinct + len(self._waiting()) >= self._selected)
-            and ("aggregate" not in self._services or self._in_windows >= oracle.evaluated)
+            and ("aggregate" not in self._services or self._windows.events >= oracle.evaluated)
+            and (self.feedback is None or self.feedback.complete())
         )
 
     @property
@@ -188,7 +199,8 @@ class Checker:
     def progress(self) -> tuple[int, ...]:
         """A value that changes whenever there is new output."""
         tallies = (self._scored, self._dead, self._requested, self._judged)
-        return (*(each.distinct for each in tallies), self._in_windows, len(self._deferred))
+        more = self.feedback.progress if self.feedback is not None else 0
+        return (*(each.distinct for each in tallies), self._windows.events, len(self._deferred), more)
 
     def _waiting(self) -> set[Source]:
         """Return the requests that wait for the budget of another day."""
@@ -230,6 +242,7 @@ class Checker:
             "repeated_ids_passed_over": self.oracle.repeated,
             "judged_statuses": dict(self.statuses),
             "rows": None if self.rows is None else self.rows.facts(),
+            "feedback": None if self.feedback is None else self.feedback.facts(),
         }
 
     # Reading.
@@ -244,8 +257,8 @@ class Checker:
     def _read(self) -> None:
         with self._lock:
             self._take(self._inputs.consume(1_000, 0.02))
-        self._take(self._outputs.consume(1_000, 0.1))
         with self._lock:
+            self._take(self._outputs.consume(1_000, 0.1))
             for stall in self.stalls:
                 stall.update(self._reached)
 
@@ -288,6 +301,8 @@ class Checker:
             found.add("wrong", f"{source[0]}/{source[1]} has scores of another event")
         if scored and self.rows is not None:
             self.rows.evaluation(source, evaluation, message.timestamp()[1])
+        if self.feedback is not None:
+            self.feedback.evaluation(evaluation, message.timestamp()[1])
         (self._scored if scored else self._judged).add(source, message.partition() or 0, number)
         for suite in () if scored else evaluation["decision"]["suites"]:
             if suite["status"] != "not_selected":
@@ -321,30 +336,15 @@ class Checker:
         self._requested.add(self._source(evaluation), message.partition() or 0, int(evaluation["event_id"][1:]))
 
     def _read_deferred(self, message: Message) -> None:
-        self._deferred.add(self._source(json.loads(message.value() or b"")["evaluation"]))
+        request = json.loads(message.value() or b"")
+        if request.get("anchor") is None:
+            self._deferred.add(self._source(request["evaluation"]))
+        elif self.feedback is not None:
+            self.feedback.anchors.defer(request["anchor"])
 
     def _read_row(self, message: Message) -> None:
         if self.rows is not None:
             self.rows.control(message.key() or b"", message.value(), message.timestamp()[1])
-
-    def _read_window(self, message: Message) -> None:
-        key, value = message.key() or b"", message.value()
-        start, *rest = json.loads(key)
-        if start == "progress":
-            return
-        before = self._windows.pop(key, None)
-        self._in_windows -= before[1]["events"] if before else 0
-        if value is None:
-            return
-        record = json.loads(value)
-        window = round(datetime.fromisoformat(start).timestamp() * 1_000), str(rest[0]["application"])
-        sums = Sums(events=record["events"])
-        for metric in METRICS:
-            summary = record["metrics"].get(metric, {"sum": 0, "count": 0})
-            # Without a value of each event the sum is wrong.
-            sums[metric] = round(float(summary["sum"])) if summary["count"] == record["events"] else -1
-        self._windows[key] = window, sums
-        self._in_windows += record["events"]
 
     # Comparing.
 
@@ -358,7 +358,9 @@ class Checker:
             if oracle.logs[log].dead_letters.get(offset) != value:
                 self.findings.of("dead letters").add("wrong", f"{log}/{offset} has other bytes")
         if "aggregate" in self._services:
-            self._compare_windows()
+            self._windows.compare(oracle.windows, oracle.evaluated, self.findings.of("windows"))
+        if self.feedback is not None:
+            self.feedback.compare(self.findings)
         shown, committed = sum(self._shown.values()), self.findings.of("evaluations").found
         telemetry = self.findings.of("telemetry")
         telemetry.expected, telemetry.found = committed, round(shown)
@@ -379,17 +381,3 @@ class Checker:
             money.compare(found, self.bill, self.ledger.days(), self._budget)
             if self.rows is not None:
                 money.compare_risk(found, self.ledger.by_risk, self._budget, FLOOR_SHARE)
-
-    def _compare_windows(self) -> None:
-        found, evaluated = self.findings.of("windows"), self.oracle.evaluated
-        totals: dict[Window, Sums] = {}
-        for window, sums in self._windows.values():
-            totals.setdefault(window, Sums()).update(sums)
-        found.expected, found.found = evaluated, self._in_windows
-        if self._in_windows != evaluated:
-            defect: Literal["lost", "duplicated"] = "lost" if self._in_windows < evaluated else "duplicated"
-            found.add(defect, f"{self._in_windows} events in all windows, {evaluated} evaluated")
-        for window in sorted(self.oracle.windows.keys() | totals.keys()):
-            expected, got = self.oracle.windows.get(window, Sums()), totals.get(window, Sums())
-            if expected != got:
-                found.add("wrong", f"{window}: {dict(got)}, not {dict(expected)}")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 from chaos import money
@@ -17,6 +18,9 @@ from chaos.broker import Cluster
 from chaos.checker import Checker
 from chaos.control import PLANNERS, QUICK_ROWS, RISK, ROUTING, SHORT_TRANSACTIONS, Control
 from chaos.events import Generator
+from chaos.feedback import FEEDBACK, FeedbackFaults, feedback_settings
+from chaos.feedback_checker import FeedbackChecker
+from chaos.feedback_events import FeedbackSender
 from chaos.fleet import COMMAND, MUTANT, Fleet, judge_settings
 from chaos.options import Options, Traces
 from chaos.oracle import Oracle
@@ -84,16 +88,22 @@ class Course:
     beside: Sequence[Callable[[threading.Event], object]] = ()
     """Run besides, until the run is over."""
     recreate_control: Callable[[], object] | None = None
+    feedback: FeedbackFaults | None = None
     sources: TraceSources | None = None
     backlog: float = 0.0
     """Share of the records that are sent before the services start."""
 
 
-def course_of(options: Options, admin: Settings, brokers: Cluster, judge: SimulatedJudge, fleet: Fleet) -> Course:
-    """Return the course of a run, and create its topics with settings of an administrator."""
+def course_of(
+    options: Options, admin: Settings, brokers: Cluster, judge: SimulatedJudge, fleet: Fleet, folder: Path
+) -> Course:
+    """Return the course of a run, and create its topics with settings of an administrator.
+
+    Files that services need are written to the folder.
+    """
     if options.traces is not None:
         return _over_traces(options, options.traces, admin, brokers)
-    return _over_interactions(options, admin, brokers, judge, fleet)
+    return _over_interactions(options, admin, brokers, judge, fleet, folder)
 
 
 def _over_traces(options: Options, traces: Traces, admin: Settings, brokers: Cluster) -> Course:
@@ -133,7 +143,7 @@ def _over_traces(options: Options, traces: Traces, admin: Settings, brokers: Clu
 
 
 def _over_interactions(
-    options: Options, admin: Settings, brokers: Cluster, judge: SimulatedJudge, fleet: Fleet
+    options: Options, admin: Settings, brokers: Cluster, judge: SimulatedJudge, fleet: Fleet, folder: Path
 ) -> Course:
     prefix, begin_ms = options.prefix, time.time() * 1_000
     create_control = partial(create_topics, admin, [TOPICS["control"]])
@@ -144,6 +154,10 @@ def _over_interactions(
         control.send_history(begin_ms)
         give_broker_time(brokers.admin(), control.topic)
     create_topics(admin)
+    generator = Generator(options.seed, options.mix, options.events, options.partitions)
+    sender = FeedbackSender(
+        brokers.direct, f"{prefix}feedback", options.seed, options.partitions, lambda: generator.number, options.events
+    )
     checker = Checker(
         brokers.direct,
         prefix,
@@ -153,9 +167,10 @@ def _over_interactions(
         None if options.budget_usd is None else round(options.budget_usd * 1_000_000),
         RowChecker(begin_ms) if options.rows else None,
         lambda: money.bills(judge.calls()["calls"]),
+        FeedbackChecker(lambda: sender.total) if options.feedback else None,
     )
-    generator = Generator(options.seed, options.mix, options.events, options.partitions)
     workload = Workload(brokers.direct, f"{prefix}interactions", generator, checker, partial(create_topics, admin))
+    store = folder / "answers"
 
     def scrape(over: threading.Event) -> None:
         while not over.wait(_SCRAPE_S):
@@ -164,8 +179,12 @@ def _over_interactions(
 
     usual = (*MUTANT, options.mutant) if options.mutant else COMMAND
     return Course(
-        workers={**options.workers, "planner": len(PLANNERS) * options.rows},
-        aims=SERVICES + PLANNERS * options.rows,
+        workers={
+            **options.workers,
+            "planner": len(PLANNERS) * options.rows,
+            **dict.fromkeys(FEEDBACK, int(options.feedback)),
+        },
+        aims=FEEDBACK * options.feedback + SERVICES + PLANNERS * options.rows,
         settings={
             **judge_settings(judge.base_url, **{**_JUDGE, **(ROUTING if options.rows else {})}),
             "judge__daily_budget_usd": "none" if options.budget_usd is None else options.budget_usd,
@@ -174,17 +193,19 @@ def _over_interactions(
             "input__duplicate_horizon": options.horizon,
             "judge__slots": options.workers.get("judge", 1),
             **(SETTINGS if options.soak else _LONG_TRANSACTIONS),
+            **(feedback_settings(store, folder / "anchors.jsonl") if options.feedback else {}),
         },
         client={
             **(_REFRESH if options.numbers.get("growths") else {}),
             **(SHORT_TRANSACTIONS if options.rows else {}),
         },
-        command=(*QUICK_ROWS, options.mutant or "-") if options.rows else usual,
+        command=(*QUICK_ROWS, options.mutant or "-") if options.rows or options.feedback else usual,
         workload=workload,
         dues=(number / options.rate for number in range(1, options.events + 1)),
         position=lambda: workload.sent,
         checker=checker,
         pauses=True,
-        beside=(scrape, control.send_late) if options.rows else (scrape,),
+        beside=(scrape, *((control.send_late,) * options.rows), *((sender.run,) * options.feedback)),
         recreate_control=partial(control.recreate, checker.other_rows) if options.rows else None,
+        feedback=FeedbackFaults(brokers, prefix, sender, checker, store) if options.feedback else None,
     )

@@ -66,6 +66,7 @@ def interaction(number: int, ended_ms: int, *, judged: bool, **more: object) -> 
         "started_at": ended_ms - number % 887,
         "ended_at": ended_ms,
         "application": f"app-{number % 3}",
+        "trace_id": f"{number:032x}",
         "query": f"Is {number} even?",
         "response": "It is.",
         "usage": {"input_tokens": number % 997, "output_tokens": number % 89},

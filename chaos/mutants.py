@@ -37,8 +37,10 @@ from ragweir.streams.services.join.emitted import EmittedTraces
 from ragweir.streams.services.join.join_clock import JoinClock
 from ragweir.streams.services.join.ledger import Position
 from ragweir.streams.services.join.partition import PartitionAssembly
+from ragweir.streams.services.match.waiting import WaitingList
 from ragweir.streams.services.shared import routing_rows as rows
 from ragweir.streams.services.shared.routing_rows import RoutingRows, Selection
+from ragweir.streams.services.tally.held_feedback import Held, HeldFeedback
 from ragweir.streams.settings import RoutingSettings
 
 
@@ -265,12 +267,35 @@ def kept_rows() -> None:
     replace_in(ControlLog, "_check_topic", lambda *_: None)
 
 
+def given_twice() -> None:
+    """Count feedback again that is not newer than what was joined before."""
+    put = HeldFeedback.put
+
+    def broken(self: HeldFeedback, key: bytes, held: Held) -> Held | None:
+        self._count(held, 1)
+        return put(self, key, held)
+
+    replace_in(HeldFeedback, "put", broken)
+
+
+def forgotten_waiting() -> None:
+    """Begin without the feedback that waits in a partition which was assigned."""
+
+    def broken(self: WaitingList, partition: int, _: object) -> None:
+        self.revoke(partition)
+        self._held[partition] = {}
+
+    replace_in(WaitingList, "assign", broken)
+
+
 def _named(*mutants: Callable[[], None]) -> Mapping[str, Callable[[], None]]:
     return MappingProxyType({mutant.__name__.replace("_", "-"): mutant for mutant in mutants})
 
 
 ROW_MUTANTS = _named(newest_row, late_rows, no_floor_part, unfenced_planners, kept_rows)
 """Mutants of evaluate, the judge and planners, which a run with rows has to detect."""
+FEEDBACK_MUTANTS = _named(given_twice, forgotten_waiting)
+"""Mutants of match and tally, which a run with feedback has to detect."""
 TRACE_MUTANTS = _named(newest_offset, no_ledger, timers_behind_the_batch, forgotten_ids, greatest_clock)
 """Mutants of join, which a run over traces has to detect."""
 MUTANTS = _named(

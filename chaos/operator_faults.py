@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -85,18 +86,52 @@ def _set_back(target: Target, partitions: Sequence[int]) -> bool:
     return not any(at.error for at in answer.topic_partitions)
 
 
+@contextmanager
+def _without(target: Target, service: str) -> Iterator[None]:
+    """Stop all workers of a service for the length of a `with` block."""
+    slots = target.fleet.of(service)
+    try:
+        for slot in slots:
+            target.fleet.leave(slot)
+        yield
+    finally:
+        for slot in slots:
+            slot.wanted = True
+
+
 def _recreate_control(target: Target, _: Fault) -> bool:
     """Delete the topic of routing rows and create it again, while no planner runs."""
     if target.recreate_control is None:
         return False
-    planners = target.fleet.of("planner")
-    try:
-        for slot in planners:
-            target.fleet.leave(slot)
+    with _without(target, "planner"):
         target.recreate_control()
-    finally:
-        for slot in planners:
-            slot.wanted = True
+    return True
+
+
+def _grow_feedback(target: Target, _: Fault) -> bool:
+    """Add partitions to the topics of feedback, while match does not run."""
+    if target.feedback is None:
+        return False
+    with _without(target, "match"):
+        target.feedback.grow()
+    return True
+
+
+def _lose_store(target: Target, _: Fault) -> bool:
+    """Kill match, and delete its store before it starts again."""
+    if target.feedback is None:
+        return False
+    for slot in target.fleet.of("match"):
+        slot.send(signal.SIGKILL)
+    with _without(target, "match"):
+        target.feedback.lose_store()
+    return True
+
+
+def _stop_evaluate(target: Target, _: Fault) -> bool:
+    """Run no worker of evaluate for a while: feedback waits for its answers meanwhile."""
+    with _without(target, "evaluate"):
+        time.sleep(target.lengths.outage)
     return True
 
 
@@ -115,6 +150,9 @@ OPERATOR_FAULTS: Injections = MappingProxyType(
     {
         "topic recreated": lambda target, _: target.workload.recreate(_DRAIN_S),
         "control recreated": _recreate_control,
+        "feedback grown": _grow_feedback,
+        "store lost": _lose_store,
+        "evaluate outage": _stop_evaluate,
         "topic grown": lambda target, _: target.workload.grow(),
         "source deleted": lambda target, _: (
             target.sources is not None and target.sources.recreate(target.lengths.deleted)

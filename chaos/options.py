@@ -61,6 +61,8 @@ class Options:
     """Prefix of the topics."""
     rows: bool = False
     """True to select events by routing rows, which planners write meanwhile."""
+    feedback: bool = False
+    """True to give feedback on the events, which match and tally join to them, and to judge anchors."""
     soak: bool = False
     """True to measure memory, handles, lag and latency; without faults, a proxy or pauses of sending."""
     traces: Traces | None = None

@@ -2,6 +2,7 @@
 
 The first argument is the name of a mutant, or `-` for none. An hour of the product is half a minute here, so that rows
 which are written during a run take effect in it. A planner plans every second, from traffic that is drawn at random.
+Feedback is given up in seconds, too, if more of it waits than a worker may hold, which is less.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from functools import partial
 from typing import Any
 
 from chaos.events import RISKS
-from chaos.mutants import MUTANTS, ROW_MUTANTS, replace_in
+from chaos.feedback_checker import GRACE_S, MOST_WAITING
+from chaos.mutants import FEEDBACK_MUTANTS, MUTANTS, ROW_MUTANTS, replace_in
 from chaos.rows import APPLICATIONS, LEAD_S
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.streams.services.evaluate import control_log
+from ragweir.streams.services.match import agent as match
 from ragweir.streams.services.planner import control, row_plan, service
 from ragweir.streams.services.planner.traffic import Period, Traffic
 from ragweir.streams.services.shared import routing_rows as rows
@@ -64,6 +67,8 @@ def shorten() -> None:
         (control, "is_late", _is_late),
         (service, "plan_once", _plan),
         (service, "_RETRY_S", 0.5),
+        (match, "_GRACE_MS", 1_000 * GRACE_S),
+        (match, "MatchConfig", partial(match.MatchConfig, most_waiting=MOST_WAITING)),
     ):
         replace_in(place, name, replacement)
 
@@ -73,5 +78,5 @@ if __name__ == "__main__":
 
     shorten()
     if (name := sys.argv.pop(1)) != "-":
-        {**MUTANTS, **ROW_MUTANTS}[name]()
+        {**MUTANTS, **ROW_MUTANTS, **FEEDBACK_MUTANTS}[name]()
     main()

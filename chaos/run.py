@@ -28,7 +28,7 @@ from chaos.workload import Workload
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import load
 
-_START_S = 60.0
+_START_S = 180.0
 _TURN_S = 0.02
 _BACKLOG_S = 20
 """Sending pauses while more than the records of this time, in seconds, have no output."""
@@ -95,7 +95,7 @@ class _Run:
         admin = load(None, {"kafka": {"bootstrap_servers": brokers.direct}, "topics": topics})
         self._fleet = Fleet()
         stack.callback(self._fleet.close)
-        self._course = course = course_of(options, admin, brokers, judge, self._fleet)
+        self._course = course = course_of(options, admin, brokers, judge, self._fleet, folder)
         own = environment(
             brokers.direct if options.soak else brokers.proxied,
             options.prefix,
@@ -120,6 +120,7 @@ class _Run:
                 options.lengths,
                 course.recreate_control,
                 course.sources,
+                course.feedback,
             )
         )
         self._checker = course.checker
@@ -143,8 +144,7 @@ class _Run:
         with ThreadPoolExecutor() as pool:
             try:
                 injecting = pool.submit(self._inject)
-                for each in self._course.beside:
-                    pool.submit(each, self._over)
+                beside = [pool.submit(each, self._over) for each in self._course.beside]
                 if self._soak is not None:
                     self._judge.set_faults(latency_ms=JUDGE_MS)
                     self._soak.start()
@@ -159,6 +159,8 @@ class _Run:
                 self._wait_while(lambda: not self._checker.complete(workload.sent))
             finally:
                 self._over.set()
+        for ended in beside:
+            ended.result()
         unrecovered = self._injector.unrecovered
         self._say("stopping the services, reading to the end")
         self._fleet.close()

@@ -44,6 +44,9 @@ KINDS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
             "times at which the topic control is deleted and created again without its rows (with rows only)",
         ),
         "growths": (("topic grown",), "partitions added to the topic of interactions"),
+        "feedback_growths": (("feedback grown",), "partitions added to the topics of feedback (with feedback only)"),
+        "store_losses": (("store lost",), "times at which match is killed and its store deleted (with feedback only)"),
+        "evaluate_outages": (("evaluate outage",), "periods in which evaluate has no worker"),
         "clock_shifts": (
             ("clock ahead", "clock behind"),
             "periods in which a worker of each service has a clock that is four days ahead, and behind",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.broker import Cluster
+from chaos.feedback import FeedbackFaults
 from chaos.fleet import Fleet, Slot
 from chaos.schedule import Fault
 from chaos.trace_sources import TraceSources
@@ -52,6 +53,8 @@ class Target:
     """Makes the topic of routing rows again; None in a run without rows."""
     sources: TraceSources | None = None
     """The sources of traces; None in a run without."""
+    feedback: FeedbackFaults | None = None
+    """The topics and files of feedback; None in a run without."""
 
     def slot(self, fault: Fault, service: str = "") -> Slot | None:
         """Return the slot that a fault is aimed at, of a service with transactions; None if there is none."""

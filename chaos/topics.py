@@ -36,6 +36,18 @@ def recreate(bootstrap: str, topic: str, create: Callable[[], object], away_s: f
     require(partial(_create, asked, topic, create, before), _TOPIC_S, f"{topic} cannot be created again")
 
 
+def wait_for_partitions(bootstrap: str, topic: str, number: int) -> None:
+    """Wait until every broker's metadata have this number of partitions, each with a leader."""
+    for address in bootstrap.split(","):
+        require(partial(_has_leaders, admin(address), topic, number), _TOPIC_S, f"{topic} does not get its partitions")
+
+
+def _has_leaders(asked: AdminClient, topic: str, number: int) -> bool:
+    found = asked.list_topics(timeout=CALL_S).topics.get(topic)
+    leaders = [each.leader for each in found.partitions.values()] if found is not None else []
+    return len(leaders) == number and min(leaders) >= 0
+
+
 def _delete(asked: AdminClient, topic: str) -> bool:
     try:
         asked.delete_topics([topic], operation_timeout=CALL_S)[topic].result(CALL_S)

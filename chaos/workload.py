@@ -5,17 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from chaos.checker import Checker
 from chaos.events import EventSender, Generator
-from chaos.topics import CALL_S, admin, recreate
-from chaos.waiting import require, wait_for
-
-_TOPIC_S = 60.0
+from chaos.topics import CALL_S, admin, recreate, wait_for_partitions
+from chaos.waiting import wait_for
 
 
 class Workload(EventSender):
@@ -60,7 +56,7 @@ class Workload(EventSender):
             if not wait_for(lambda: self._checker.complete(self.sent), within_s):
                 return False
             recreate(self._bootstrap, self.topic, self._create)
-            self._wait_for_partitions(self._first_partitions)
+            wait_for_partitions(self._bootstrap, self.topic, self._first_partitions)
             self.generator.restart(self._first_partitions)
             self.reconnect()
             self._checker.recreated(self.generator.number, self._first_partitions)
@@ -71,23 +67,9 @@ class Workload(EventSender):
         more = self.generator.partitions + 1
         asked = admin(self._bootstrap)
         asked.create_partitions([NewPartitions(self.topic, more)])[self.topic].result(CALL_S)
-        self._wait_for_partitions(more)
+        wait_for_partitions(self._bootstrap, self.topic, more)
         with self._lock:
             self.reconnect()
             self.generator.partitions = more
             self._checker.grown(more)
         return True
-
-    def _wait_for_partitions(self, number: int) -> None:
-        """Wait until every broker's metadata have this number of partitions, each with a leader."""
-        for address in self._bootstrap.split(","):
-            require(
-                partial(self._has_leaders, admin(address), number),
-                _TOPIC_S,
-                f"{self.topic} does not get its partitions",
-            )
-
-    def _has_leaders(self, asked: AdminClient, number: int) -> bool:
-        found = asked.list_topics(timeout=CALL_S).topics.get(self.topic)
-        leaders = [each.leader for each in found.partitions.values()] if found is not None else []
-        return len(leaders) == number and min(leaders) >= 0

@@ -16,7 +16,7 @@ import pytest
 from chaos.broker import QUICK, Cluster, cluster
 from chaos.events import Mix
 from chaos.fault_injector import FaultInjector
-from chaos.mutants import MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
+from chaos.mutants import FEEDBACK_MUTANTS, MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
 from chaos.options import Options, Traces, over_traces
 from chaos.report import as_json
 from chaos.run import run
@@ -102,6 +102,48 @@ def test_a_broken_selection_is_caught(hurt: Cluster, tmp_path: Path, mutant: str
     found = run(options, tmp_path, brokers=hurt).findings.defects()
     print(found)
     assert found.keys() & {"decisions wrong", "rows duplicated", "bill, of a day's budget wrong"}
+
+
+def on_feedback(events: int, mutant: str = "") -> Options:
+    """A run with feedback and anchors, in which match and tally are killed."""
+    return Options(
+        events=events,
+        rate=200,
+        seed=1,
+        numbers={"kills": 6, "feedback_growths": 1, "store_losses": 1, "evaluate_outages": 1, "resets": 1},
+        mix=Mix(judged=0),
+        lengths=Lengths(outage=2),
+        workers={"evaluate": 1, "judge": 1},
+        feedback=True,
+        budget_usd=1.0,
+        quick=True,
+        patience_s=60,
+        mutant=mutant,
+        prefix=f"{mutant or 'feedback'}.",
+    )
+
+
+@pytest.mark.heavy
+def test_feedback_and_anchors_come_through_every_kind_of_fault_unharmed(hurt: Cluster, tmp_path: Path) -> None:
+    """Each piece is joined once, waits, or is unmatched: before, with and after its answer, on unknown ids in floods,
+    while evaluate is stopped, its topics grow and the store of answers is lost. Each anchor is judged once.
+    """
+    result = run(on_feedback(3_000), tmp_path, brokers=hurt)
+    told = as_json(result)
+    print(told)
+    assert result.findings.defects() == {}
+    assert result.healthy
+    assert {"match", "tally"} <= told["kills_by_service"].keys()
+    assert told["faults_done"].keys() >= {"feedback grown", "store lost", "evaluate outage"}
+    assert min(told["feedback"][name] for name in ("keyed", "waiting", "unmatched_invalid")) > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", FEEDBACK_MUTANTS)
+def test_broken_feedback_is_caught(hurt: Cluster, tmp_path: Path, mutant: str) -> None:
+    found = run(on_feedback(1_500, mutant), tmp_path, brokers=hurt).findings.defects()
+    print(found)
+    assert found.keys() & {"feedback lost", "feedback windows wrong"}
 
 
 @pytest.mark.long
