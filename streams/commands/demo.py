@@ -22,9 +22,11 @@ from ragweir.streams.commands.screens.demo import (
     RISK,
     Results,
     head_of_agreement,
+    head_of_thumbs,
     screen,
     show_agreement,
     show_columns,
+    show_thumbs,
     show_worst,
     summarise,
 )
@@ -56,6 +58,7 @@ from ragweir.streams.playground.demo.services import (
     targets,
     wait_until_ready,
 )
+from ragweir.streams.playground.demo.thumbs import given_thumbs
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
@@ -123,8 +126,9 @@ def demo(
     No configuration is needed, and none is read. Kafka is that of `ragweir kafka`. The judge is simulated, by word
     overlap, and its scores are marked so. With --traces a simulated exporter writes OpenTelemetry traces to the topic
     otlp_spans, and `assemble` makes interactions of them. Prometheus and Alertmanager are found on the PATH or fetched
-    from Debian's packages; without them the alert is left out. A simulated rater labels some answers at the end, and
-    the screen shows how far the score agrees with it. All that was started is stopped at the end and on
+    from Debian's packages; without them the alert is left out. Simulated users give thumbs to some answers of hours
+    ago, a simulated rater labels some answers at the end, and the screen shows how far the score agrees with it. All
+    that was started is stopped at the end and on
     Ctrl-C. The traffic, its evaluations and a picture of the incident are left in --folder.
     """
     if write_samples is not None:
@@ -164,13 +168,15 @@ def _run(
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
     ):
         console = console_of(Path(temporary))
-        settings = demo_settings(bootstrap, judge.base_url, prefix, traces=traces, console=console)
+        settings = demo_settings(
+            bootstrap, judge.base_url, prefix, traces=traces, console=console, store=Path(temporary)
+        )
         found = Results(evaluate_config(settings, settings.input_topic).catalogue, events)
         topics = [*create_trace_topic(settings), *create_topics(settings)]
         out.print(f"Created {len(topics)} topics: {topics[0]}, ...")
         out.print(f"Simulated judge at {judge.base_url}: word overlap, no model is asked")
         assembling = "key and join, which assemble interactions of traces, " if traces else ""
-        out.print(f"Starting `ragweir up`: {assembling}evaluate with {WORKERS} workers, judge, aggregate, export")
+        out.print(f"Starting `ragweir up`: {assembling}evaluate with {WORKERS} workers, and all others")
         topic, encoded = (settings.trace_topics[0], as_trace) if traces else (settings.input_topic, as_event)
         encode = files.keeping(encoded)
         with services(settings, Path(temporary)) as check, BlockingPublisher(settings, topic) as publisher:
@@ -201,6 +207,7 @@ def _run(
                     drill = _alert(settings, publisher, monitor, check, encode)
                     step, moments = drill.step, drill.moments
                     pages = {"Prometheus": f"{monitor.prometheus.url}/graph", "Alertmanager": monitor.alertmanager.url}
+                _thumbs(settings, publisher, encode, check)
                 _agreement(settings, began)
                 _say_what_is_left(files.finish(settings, RISK, moments))
                 out.print(_NEXT, markup=True)
@@ -244,6 +251,16 @@ def _alert(
     drill = AlertDrill(settings, publisher, monitor, check, out, encode)
     drill.run()
     return drill
+
+
+def _thumbs(settings: Settings, publisher: BlockingPublisher, encode: Encode, check: Callable[[], None]) -> None:
+    """Let simulated users rate answers of hours ago, and print their thumbs by pipeline version."""
+    head_of_thumbs(out)
+    try:
+        show_thumbs(out, given_thumbs(settings, publisher, encode, check, machine.now()))
+    except DemoError as error:
+        check()
+        out.say(f"Left out: {error}")
 
 
 def _agreement(settings: Settings, began: datetime) -> None:

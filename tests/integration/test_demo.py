@@ -563,6 +563,12 @@ def test_traces_are_evaluated_as_published_interactions_are(
     assert re.search(r"The worst answer \(as `ragweir explain [0-9a-f]{20}", flat)
     assert "Does the score agree with people? (labels of a simulated rater" in flat
     assert re.search(r"rate of bad answers, by people +0\.\d{3} ", output)
+    assert "What do users say? (thumbs of simulated users on answers of 6 hours ago)" in flat
+    assert "24 simulated users gave a thumb" in flat
+    assert {each["dimensions"]["pipeline_version"] for each in values(kafka.bootstrap, f"{prefix}feedback.joined")} == {
+        "v1",
+        "v2",
+    }
     labels = values(kafka.bootstrap, f"{prefix}labels")
     assert 30 < len(labels) <= ANSWERS
     assert {each["value"] for each in labels} == {True, False}

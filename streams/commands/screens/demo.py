@@ -29,6 +29,7 @@ from ragweir.streams.commands.screens.texts import TextScreen
 from ragweir.streams.playground.demo.glossary import JUDGE, explain
 from ragweir.streams.playground.demo.rater import ANSWERS, ERRS_OF
 from ragweir.streams.playground.demo.sample_traffic import Result
+from ragweir.streams.playground.demo.thumbs import HOURS_AGO, Thumbs
 from ragweir.streams.runtime.text.terminal import Terminal
 from ragweir.streams.services.shared.routing_rows import FLOOR
 from ragweir.streams.settings import Settings
@@ -262,6 +263,26 @@ def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None
     original = in_kafka(settings, story.evaluation, story.source)
     TextScreen(terminal).show(answer_evidence(story.evaluation, original, EvidenceRules.of(settings)))
     terminal.print("`ragweir explain` alone shows its scores, how it was selected, the judge's words and its windows.")
+
+
+def head_of_thumbs(terminal: Terminal) -> None:
+    """Print the heading of the thumbs."""
+    _head(terminal, "What do users say?", f"thumbs of simulated users on answers of {HOURS_AGO} hours ago")
+
+
+def show_thumbs(terminal: Terminal, thumbs: Thumbs) -> None:
+    """Print the thumbs by pipeline version."""
+    terminal.print(
+        f"{sum(each.total() for each in thumbs.values())} simulated users gave a thumb, one to {HOURS_AGO - 1} hours"
+        " after their answer, and a few of them err. `match` and `tally` have joined each to its answer."
+    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("version")
+    for name in ("up", "down"):
+        table.add_column(name, justify="right")
+    for version, counts in sorted(thumbs.items()):
+        table.add_row(version, str(counts["up"]), str(counts["down"]))
+    terminal.print(table)
 
 
 def head_of_agreement(terminal: Terminal) -> None:

@@ -29,7 +29,7 @@ _SECONDS = 6.0
 
 
 @cache
-def _ungrounded() -> frozenset[str]:
+def ungrounded() -> frozenset[str]:
     """Return the answers of the samples that say what no passage says."""
     names = {f"{question}-v2" for question in QUESTIONS}
     return frozenset(each["response"] for each in samples() if each["event_id"] in names)
@@ -46,7 +46,7 @@ def said(event_id: str, texts: EventTexts | None) -> bool | str:
         return CANNOT_TELL
     digest = blake2b(event_id.encode(), digest_size=4).digest()
     errs = int.from_bytes(digest) % ERRS_OF == 0
-    return (texts.response in _ungrounded()) is errs
+    return (texts.response in ungrounded()) is errs
 
 
 def labelled(settings: Settings, since: datetime, progress: ShowProgress) -> LabelReport:

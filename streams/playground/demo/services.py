@@ -47,6 +47,7 @@ def demo_settings(
     *,
     traces: bool = False,
     console: Mapping[str, object] = MappingProxyType({}),
+    store: Path | None = None,
 ) -> Settings:
     """Return the settings of the demo: few partitions, free ports, windows of seconds, one SLO, a simulated judge.
 
@@ -57,6 +58,7 @@ def demo_settings(
         {
             **(_assembly(prefix) if traces else {}),
             "console": console,
+            "feedback": {"enabled": True, "folder": store},
             "kafka": {"bootstrap_servers": bootstrap},
             # Each partition has its part of the judge's budget, which has to cover the most that one event may cost.
             "topics": {"prefix": prefix, "partitions": 2},
@@ -122,6 +124,8 @@ _OFFSETS = {
     "aggregate": [SERVICES["aggregate"].port],
     "export": [PROJECTIONS["export"].port],
     "judge": [SERVICES["judge"].port],
+    "match": [SERVICES["match"].port],
+    "tally": [SERVICES["tally"].port],
     "console": [CONSOLE_PORT],
     **{name: [SERVICES[name].port] for name in ASSEMBLY},
 }
