@@ -17,9 +17,10 @@ from ragweir.schemas.window import Window
 from ragweir.schemas.window_key import WindowKey, encode_window_key
 from ragweir.streams.runtime.agent import Assignment
 from ragweir.streams.runtime.emissions import cloud_event
-from ragweir.streams.runtime.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.runtime.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.services.shared.feedback_agent import UNMATCHED, FeedbackAgent
 from ragweir.streams.services.tally.held_feedback import Held, HeldFeedback, WindowOf, short_key
+from ragweir.streams.services.tally.recent_feedback import RecentFeedback
 
 _SERVICE = "tally"
 _JOINED, _WINDOWS = "feedback.joined", "feedback.windows"
@@ -59,6 +60,7 @@ class TallyAgent(FeedbackAgent):
         self._newest_ms: defaultdict[int, int] = defaultdict(int)
         self._changes: list[_Change] = []
         self._touched: dict[tuple[int, WindowOf], None] = {}
+        self._recent = RecentFeedback(self._names)
 
     # Records.
 
@@ -108,6 +110,7 @@ class TallyAgent(FeedbackAgent):
         outcome = Outcome()
         for partition, window in self._touched:
             outcome.emissions.append(self._window(partition, window))
+        outcome.levels |= self._recent.levels(self._states.values(), now_s)
         outcome.levels["ragweir_feedback_values",] = sum(len(state.newest) for state in self._states.values())
         return outcome
 
@@ -138,6 +141,11 @@ class TallyAgent(FeedbackAgent):
         for change in reversed(self._changes):
             self._states[change.partition].undo(change.key, change.before)
         self._changes, self._touched = [], {}
+
+    @override
+    def drain_metrics(self) -> Measurements:
+        """Return the gauges that have no value any more since the last call."""
+        return Measurements(levels=dict.fromkeys(self._recent.take_gone()))
 
     # Partitions.
 

@@ -229,3 +229,35 @@ def test_joined_feedback_that_was_deleted_is_noticed() -> None:
         TallyAgent(HORIZON_S).on_assigned(Assignment((KEYED, 3), 7, 7, StoredChangelog()))
     TallyAgent(HORIZON_S).on_assigned(Assignment((KEYED, 3), 7, 7, StoredChangelog(end=5)))
     TallyAgent(HORIZON_S).on_assigned(Assignment((KEYED, 3), 7, 0, StoredChangelog()))  # Both topics are new.
+
+
+def test_feedback_on_answers_of_24_to_48_hours_ago_is_a_gauge() -> None:
+    """By name and value as it holds now; what is taken back, younger or older is in none, and its series ends."""
+    tally, now = Tally(), HOUR + timedelta(hours=48, minutes=30)
+
+    def levels(minutes: float = 0.0) -> dict[Any, float | None]:
+        found: dict[Any, float | None] = {}
+        found |= tally.agent.tick((now + timedelta(minutes=minutes)).timestamp(), (), 1_000).levels
+        tally.agent.on_commit()
+        found |= tally.agent.drain_metrics().levels
+        return {key[1:]: value for key, value in found.items() if key[0] == "ragweir_feedback_given"}
+
+    ages = {"e1": 48, "e2": 25, "e3": 24, "e4": 49}
+    hour = HOUR + timedelta(hours=48)
+    given = [keyed(event_id=name, event_time=hour - timedelta(hours=age), offset=age) for name, age in ages.items()]
+    tally.agent.handle([tally.record(each) for each in given])
+    assert levels() == {("thumbs", "down"): 2}
+    tally.agent.handle([tally.record(keyed(None, event_id="e2", event_time=given[1].event_time, second=9))])
+    assert levels(0.1) == {}, "it is counted every 15 s"
+    assert levels(1) == {("thumbs", "down"): 1}
+    assert levels(31) == {("thumbs", "down"): 1}, "the answer of 49 hours ago has gone, that of 24 hours ago has come"
+    assert levels(60 * 30) == {("thumbs", "down"): None}
+
+
+def test_values_of_recent_feedback_are_few_series() -> None:
+    tally = Tally()
+    given = [keyed(f"value {number:02}", event_id=f"e{number}", offset=number) for number in range(25)]
+    tally.agent.handle([tally.record(each) for each in given])
+    found = tally.agent.tick((HOUR + timedelta(hours=30)).timestamp(), (), 1_000).levels
+    values = {key[2]: value for key, value in found.items() if key[0] == "ragweir_feedback_given"}
+    assert (len(values), values[OTHER]) == (21, 5)
