@@ -21,6 +21,7 @@ from ragweir.schemas.label import Label, QueuedAnswer
 from ragweir.streams.analysis.labels.store import PeopleLabels
 from ragweir.streams.console.store.answer_query import NESTED, TIME, AnswerQuery, Cursor
 from ragweir.streams.console.store.applications import ApplicationCounting, ApplicationCounts
+from ragweir.streams.console.store.column_cache import ColumnCache
 from ragweir.streams.console.store.conditions import Conditions, rows_where
 from ragweir.streams.console.store.feedback_rows import (
     FeedbackCount,
@@ -41,8 +42,11 @@ from ragweir.streams.services.aggregate.objectives import Objective
 
 MAX_READS = 4
 """Reads at the same time, each of which takes memory of its own; further ones wait."""
+CACHE_BYTES = 64 * 1024 * 1024
+"""Memory of the columns that are kept: eight metrics of a million answers."""
 READ_SECONDS = 2.0
 """Time limit of a read: a longer one would let the file of changes grow."""
+_ROW_OF_EVENT = "select coalesce((select row from recent where digest = ?), (select row from event where digest = ?))"
 
 
 @dataclass(slots=True)
@@ -51,8 +55,8 @@ class _Reader:
 
     db: sqlite3.Connection
     file_number: int | None
+    parts: RowRanges
     names: Names = field(default_factory=Names)
-    parts: RowRanges = field(default_factory=RowRanges)
     deadline: float = inf
 
     def check_time(self) -> None:
@@ -77,8 +81,14 @@ class AnswerStore:
         self._objectives = {each.slo.name: each for each in objectives}
         self._lock, self._places = Lock(), BoundedSemaphore(MAX_READS)
         self._idle: list[_Reader] = []
+        self._columns = ColumnCache(CACHE_BYTES)
         self.is_damaged = False
         """True once a read found that the file is damaged."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of the columns that are kept."""
+        return self._columns.bytes
 
     def close(self) -> None:
         """Close the connections that no thread uses."""
@@ -106,8 +116,9 @@ class AnswerStore:
         if reader is not None and reader.file_number != number:  # The store was made anew.
             reader.db.close()
             reader = None
+            self._columns.clear()
         if reader is None:
-            reader = _Reader(connect_reader(self._file), number)
+            reader = _Reader(connect_reader(self._file), number, RowRanges(self._columns))
         try:
             reader.deadline = machine.monotonic() + self._read_s
             reader.db.execute("begin")
@@ -191,10 +202,10 @@ class AnswerStore:
         return (before[0].event_id if before else None), (after[0].event_id if after else None)
 
     def _found(self, reader: _Reader, event_id: str, sort: str) -> StoredAnswer | None:
-        number = reader.db.execute("select row from event where digest = ?", (digest(event_id),)).fetchone()
-        if number is None:
+        wanted = digest(event_id)
+        (row,) = reader.db.execute(_ROW_OF_EVENT, (wanted, wanted)).fetchone()
+        if row is None:
             return None
-        (row,) = number
         part = _part(reader.parts.read(reader.db), row)
         key = float(self._conditions(reader).keys(sort)(part)[row - part.first])
         line = part.line(row)
@@ -292,7 +303,7 @@ class AnswerStore:
         """Return how much the store holds, and how much of the evaluations was read."""
         with self._reading() as reader:
             parts = reader.parts.read(reader.db)
-            number = reader.db.execute("select count(*) from event").fetchone()[0]
+            number = sum(part.count() for part in parts)
             letters = reader.db.execute("select count(*) from letter").fetchone()[0]
             read = reader.db.execute("select value from state where name = 'read'").fetchone()
             size = size_of(reader.db, self._file)

@@ -189,16 +189,18 @@ def _with_document(number: int) -> Condition:
 
 
 def _places(text: bytes, data: bytes) -> Ints:
-    """Return the places of a text that occurs a few times."""
+    """Return the places of a text."""
     found, at = [], data.find(text)
     while at >= 0:
         found.append(at)
+        if len(found) > _FEW:
+            return _many_places(text, data)
         at = data.find(text, at + 1)
     return np.array(found, np.int64)
 
 
 def _many_places(text: bytes, data: bytes) -> Ints:
-    """Return the same of one that occurs often."""
+    """Return the places of one that occurs often."""
     content = np.frombuffer(data, np.uint8)
     places = np.flatnonzero(content[: len(content) - len(text) + 1] == text[0])
     for at, byte in enumerate(text[1:], 1):
@@ -210,8 +212,7 @@ def _with_id_part(text: bytes) -> Condition:
     def condition(part: RowRange) -> Flags:
         lengths, data = part.ids()
         found = np.zeros(part.rows, np.bool_)
-        if number := data.count(text):
-            places = _places(text, data) if number <= _FEW else _many_places(text, data)
+        if len(places := _places(text, data)):
             ends = np.cumsum(lengths)
             rows = np.searchsorted(ends, places, side="right")
             found[rows[places + len(text) <= ends[rows]]] = True  # Not one that begins in an id and ends in the next.

@@ -30,7 +30,9 @@ def drop_oldest(db: sqlite3.Connection) -> bool:
     end = first + SEGMENT_ROWS
     db.execute("begin immediate")
     try:
-        db.executemany("delete from event where digest = ? and row < ?", [(event, end) for event in events])
+        for table in ("event", "recent"):
+            wanted = f"delete from {table} where digest = ? and row < ?"  # noqa: S608
+            db.executemany(wanted, [(event, end) for event in events])
         names = [*FIELD_NUMBERS.values(), IDS, DOCUMENTS, *orjson.loads(metrics)]
         db.executemany("delete from col where name = ? and first = ?", [(name, first) for name in names])
         db.execute("delete from line where first >= ? and first < ?", (first, end))

@@ -13,6 +13,7 @@ import orjson
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from ragweir.streams.console.store.column_cache import ColumnCache
 from ragweir.streams.console.store.layout import (
     DOCUMENTS,
     FIELD_NUMBERS,
@@ -58,6 +59,10 @@ class RowRange(ABC):
         self.first, self.rows, self.time_min, self.time_max = first, rows, time_min, time_max
         self._dead = dead
 
+    def count(self) -> int:
+        """Return the number of rows that no other one replaced: one of each event."""
+        return self.rows if self._dead is None else int(np.count_nonzero(self.alive()))
+
     def alive(self) -> Flags:
         """Return a flag for each row that no other one replaced; the flags may be changed."""
         if self._dead is None:
@@ -88,12 +93,25 @@ class RowRange(ABC):
 class Segment(RowRange):
     """A segment, of which each column is in the file by itself."""
 
-    def __init__(self, db: sqlite3.Connection, first: int, dead: bytes | None, time_min: int, time_max: int) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        columns: ColumnCache,
+        first: int,
+        dead: bytes | None,
+        time_min: int,
+        time_max: int,
+    ) -> None:
         super().__init__(first, SEGMENT_ROWS, dead, time_min, time_max)
-        self._db = db
+        self._db, self._columns = db, columns
         self._lines: dict[int, LineBlock] = {}
 
     def _column(self, number: int) -> memoryview | None:
+        if number == IDS:  # All of it is as large as the cache, and it is searched in one way only.
+            return self._read(number)
+        return self._columns.get((number, self.first), lambda: self._read(number))
+
+    def _read(self, number: int) -> memoryview | None:
         found = self._db.execute("select data from col where name = ? and first = ?", (number, self.first)).fetchone()
         return None if found is None else unpacked(found[0])
 
@@ -193,9 +211,14 @@ class Tail(RowRange):
 
 
 class RowRanges:
-    """The parts of one state of the store, newest first. The tail is kept as long as it does not change."""
+    """The parts of one state of the store, newest first. The tail is kept as long as it does not change.
 
-    def __init__(self) -> None:
+    Args:
+        columns: keeps columns of segments.
+    """
+
+    def __init__(self, columns: ColumnCache) -> None:
+        self._columns = columns
         self._tail: tuple[tuple[int, int, bytes | None], Tail] | None = None
 
     def read(self, db: sqlite3.Connection) -> list[RowRange]:
@@ -211,5 +234,5 @@ class RowRanges:
                 self._tail = state, Tail(rows, layouts(db), dead.get(first))
             found.append(self._tail[1])
         segments = db.execute("select first, time_min, time_max from segment order by first desc").fetchall()
-        found += [Segment(db, each, dead.get(each), *times) for each, *times in segments]
+        found += [Segment(db, self._columns, each, dead.get(each), *times) for each, *times in segments]
         return found

@@ -24,6 +24,7 @@ from ragweir.streams.console.store.layout import (
     IDS,
     LINE_ROWS,
     SEGMENT_ROWS,
+    Compressor,
     LineBlock,
     connect_writer,
     decoded,
@@ -39,6 +40,9 @@ from ragweir.streams.console.store.retention import drop_oldest, give_back, is_o
 from ragweir.streams.console.store.row_maker import NewNames, RowMaker, StoredRow
 
 _MAX_LETTERS = 100_000
+_MAX_RECENT = 65_536
+"""Events that are kept in a small table until they are put into the large one together, where each is in a page of its
+own: in small numbers, they would write a page each."""
 _ASKED = 500
 """Events that one statement asks for."""
 _PUT_LABEL = """
@@ -70,11 +74,13 @@ class StoreWriter:
     def __init__(self, file: Path) -> None:
         self._file, self._db = file, connect_writer(file)
         self._names = NewNames.load(self._db)
-        self._make = RowMaker(self._names).row
+        self._make, self._compressor = RowMaker(self._names).row, Compressor()
         first = self._db.execute("select max(row) from tail").fetchone()[0]
         after = self._db.execute("select max(first) from segment").fetchone()[0]
         self._next = first + 1 if first is not None else after + SEGMENT_ROWS if after is not None else 0
         self._in_tail = self._next % SEGMENT_ROWS
+        self._recent: int = self._db.execute("select count(*) from recent").fetchone()[0]
+        """The most events that `recent` has."""
         self._rows: list[StoredRow] = []
         self._labels: list[tuple[str, str, str, int, bool, int, bytes]] = []
         self._draws: list[tuple[str, bytes]] = []
@@ -186,7 +192,12 @@ class StoreWriter:
             tail.append((self._next, row.head, row.layout, row.scores, row.event_id, row.documents))
             self._next += 1
         self._db.executemany("insert into tail values (?, ?, ?, ?, ?, ?)", tail)
-        self._db.executemany("insert or replace into event values (?, ?, ?)", sorted(own.values()))
+        self._db.executemany("insert or replace into recent values (?, ?, ?)", sorted(own.values()))
+        self._recent += len(own)
+        if self._recent >= _MAX_RECENT:
+            self._db.execute("insert or replace into event select * from recent order by digest")
+            self._db.execute("delete from recent")
+            self._recent = 0
         self._in_tail += len(tail)
         self._mark_dead(dead)
 
@@ -196,9 +207,10 @@ class StoreWriter:
         for at in range(0, len(ids), _ASKED):
             part = ids[at : at + _ASKED]
             places = ",".join("?" * len(part))
-            wanted = f"select digest, row, judged_source from event where digest in ({places})"  # noqa: S608
-            for event, row, source in self._db.execute(wanted, part):
-                found[event] = row, Version(source is not None, source)
+            for table in ("event", "recent"):
+                wanted = f"select digest, row, judged_source from {table} where digest in ({places})"  # noqa: S608
+                for event, row, source in self._db.execute(wanted, part):
+                    found[event] = row, Version(source is not None, source)
         return found
 
     def _mark_dead(self, rows: Iterable[int]) -> None:
@@ -224,7 +236,8 @@ class StoreWriter:
         cols |= {number: scores[place].tobytes() for place, number in enumerate(metrics)}
         cols[DOCUMENTS] = bytes([len(each) // 4 for each in documents]) + b"".join(documents)
         db.executemany(
-            "insert into col values (?, ?, ?)", [(number, first, packed(data)) for number, data in sorted(cols.items())]
+            "insert into col values (?, ?, ?)",
+            [(number, first, packed(data, self._compressor)) for number, data in sorted(cols.items())],
         )
         lengths = np.array([len(each) for each in ids], "<u4").tobytes()
         db.execute("insert into col values (?, ?, ?)", (IDS, first, raw(lengths + b"".join(ids))))
@@ -232,7 +245,7 @@ class StoreWriter:
         for at in range(0, SEGMENT_ROWS, LINE_ROWS):
             part = slice(at, at + LINE_ROWS)
             block = LineBlock(heads[part], scores[:, part], [row[4] for row in rows[part]])
-            lines.append((first + at, block.encode()))
+            lines.append((first + at, block.encode(self._compressor)))
         db.executemany("insert into line values (?, ?)", lines)
         times = heads["time_us"]
         db.execute(

@@ -3,7 +3,7 @@
 import random
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf, isfinite, nan
@@ -20,10 +20,10 @@ from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.rehearsal import rehearse
-from ragweir.streams.console.store import layout
+from ragweir.streams.console.store import layout, writer
 from ragweir.streams.console.store.answer_query import AnswerQuery, Cursor, MetricRange
-from ragweir.streams.console.store.answer_store import MAX_READS, AnswerStore, ReadTooLong
-from ragweir.streams.console.store.layout import SEGMENT_ROWS
+from ragweir.streams.console.store.answer_store import CACHE_BYTES, MAX_READS, AnswerStore, ReadTooLong
+from ragweir.streams.console.store.layout import SEGMENT_ROWS, connect_reader
 from ragweir.streams.console.store.load import load_evaluations
 from ragweir.streams.console.store.writer import StoreWriter
 from ragweir.streams.services.aggregate.objectives import Objective
@@ -126,7 +126,8 @@ def read(row: Row) -> EvaluationRecord:
 @pytest.fixture(scope="module")
 def file(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("store") / "answers.sqlite"
-    with StoreWriter(made) as store:
+    with pytest.MonkeyPatch.context() as patch, StoreWriter(made) as store:
+        patch.setattr(writer, "_MAX_RECENT", 3_000)  # So that events are in both tables.
         for place, row in enumerate(rows):
             store.take(read(row), place % 3, place)
             if place % 700 == 0:
@@ -135,6 +136,8 @@ def file(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.take_label(label(row["event_id"], value=True))
         store.take_label(label(rows[0]["event_id"], value="withdrawn"))
         store.flush()
+    with closing(connect_reader(made)) as db:
+        assert all(db.execute(f"select count(*) from {table}").fetchone()[0] > 500 for table in ("event", "recent"))
     return made
 
 
@@ -320,6 +323,25 @@ def test_an_unknown_name_is_one_sentence(store: AnswerStore) -> None:
     for query in (AnswerQuery(slo="relevnt"), AnswerQuery(sort="rar"), AnswerQuery(ranges=(MetricRange("rar", 1),))):
         with pytest.raises(BadQuery, match=r"relevant|rare"):
             store.search(query)
+
+
+def test_columns_that_are_kept_are_those_of_the_file(tmp_path: Path) -> None:
+    """Also once another file is in its place, whose segments have the same numbers."""
+
+    def made(name: str, score: float) -> Path:
+        with StoreWriter(tmp_path / name) as writing:
+            for number in range(SEGMENT_ROWS):
+                writing.take(read(evaluation(number, random.Random(3)) | {"scores": {"m": score}}), 0, number)
+            writing.flush()
+        return tmp_path / name
+
+    file = made("a", 0.25)
+    with closing(AnswerStore(file)) as store:
+        query = AnswerQuery(ranges=(MetricRange("m", 0.2, 0.3),), sort="m")
+        assert [store.search(query).total for _ in range(2)] == [SEGMENT_ROWS] * 2
+        assert 0 < store.kept_bytes <= CACHE_BYTES
+        made("b", 0.75).replace(file)
+        assert store.search(query).total == 0
 
 
 def test_reads_at_the_same_time_are_bounded(file: Path) -> None:
