@@ -18,8 +18,10 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.evaluation import Evaluation, Source
 from ragweir.schemas.interaction import Context, Interaction
 from ragweir.streams.analysis.traces.collection import TraceCollection
-from ragweir.streams.files.events import EventReader
+from ragweir.streams.files.events import EventReader, is_plain
 from ragweir.streams.files.folders import data_files
+from ragweir.streams.files.formats import Format
+from ragweir.streams.files.lines import line_at
 from ragweir.streams.files.map_choice import choose
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
@@ -144,6 +146,8 @@ def value_at(file: Path, number: int, max_bytes: int) -> tuple[bytes | None, str
         OSError: if the file cannot be read.
     """
     with file.open("rb") as stream:
+        if is_plain(file):
+            return line_at(stream, number, max_bytes), Format().unit
         reader = EventReader(stream, str(file), max_bytes)
         events = iter(reader)
         first = list(islice(events, 1))  # The format is known with it.

@@ -466,12 +466,10 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
 
 
 def must_link_to_the_console(output: str) -> None:
-    """Its address is printed with its token, and each alert that fires has a link to its bad answers."""
+    """Its address is printed with its token, and each alert that fires has a link to its causes."""
     found = re.search(r"looked at and labelled: (http://127\.0\.0\.1:\d+)/login#\w{32,}$", output, re.MULTILINE)
     assert found
-    links = re.findall(
-        rf"^its bad answers: {found[1]}/answers\?slo=grounded&sort=unsupported_risk&order=desc", output, re.MULTILINE
-    )
+    links = re.findall(rf"^its causes: {found[1]}/cause\?slo=grounded&from=\d+&to=\d+$", output, re.MULTILINE)
     assert len(links) == output.count(" FIRES ") > 0
 
 

@@ -142,6 +142,13 @@ def test_no_header_of_a_proxy_is_believed() -> None:
     assert answer.endswith(b"127.0.0.1 http 0")
 
 
+def test_no_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Also by a logger that somebody has made louder: an address may repeat what an event said."""
+    with running() as port, caplog.at_level(logging.DEBUG, "uvicorn.access"), caplog.at_level(logging.DEBUG):
+        assert asked(port, b"GET /?q=secret HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").endswith(b"http 0")
+    assert "secret" not in caplog.text
+
+
 ODD: dict[str, tuple[bytes, bytes]] = {
     "nothing": (b"", b""),
     "an empty line": (b"\r\n\r\n", b""),
