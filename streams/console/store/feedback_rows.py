@@ -28,7 +28,10 @@ delete from feedback where written_ms < ? or written_ms < (
 """
 _COUNTS = """
 select application, name, value, count(*) from feedback
-where event_us >= ? and event_us < ? and exists (select 1 from event where event.digest = feedback.event)
+where event_us >= ? and event_us < ? and (
+    exists (select 1 from recent where recent.digest = feedback.event)
+    or exists (select 1 from event where event.digest = feedback.event)
+)
 group by application, name, value order by count(*) desc, name, value limit ?
 """
 _VALUES = "select name, value from feedback group by name, value order by count(*) desc, name, value limit ?"
