@@ -12,6 +12,8 @@ A page is written for its reader, and these are all the conventions:
 - Other ```python fences run in one process per page; those with `>>> ` as doctests. Other fences are illustrations.
 - `localhost:9092` (or 127.0.0.1) is a Kafka of the page's own, and the default ports of telemetry, the simulated judge,
   Prometheus and Alertmanager are free ones. `deploy/`, `examples/` and an empty `.venv/bin/activate` are there.
+- `<!-- shows: words | other words -->` after a paragraph with a link to the console (`http://127.0.0.1:8600/...`): that
+  page has these words, once the services that run have done their work.
 - `<!-- not run: the reason in some words -->` before a fence leaves it out; a test limits their number.
 """
 
@@ -31,6 +33,8 @@ _TITLE: Final = re.compile(r'title="([^"]+)"')
 _NAMED: Final = re.compile(r"`([\w./-]+\.(?:toml|py|json|jsonl|ya?ml|csv|txt|sh))`[^`]*:\s*$")
 _ADDED: Final = re.compile(r"\badd(?:ed)?\b|\bappend", re.IGNORECASE)
 _STOP: Final = re.compile(r"<!--\s*stop:\s*(.*?)\s*-->")
+_SHOWS: Final = re.compile(r"<!--\s*shows:\s*(.*?)\s*-->", re.DOTALL)
+_CONSOLE: Final = re.compile(r"\(http://127\.0\.0\.1:8600(/[^)\s]*)\)")
 _NOT_RUN: Final = re.compile(r"<!--\s*not run:?\s*(.*?)\s*-->", re.DOTALL)
 
 
@@ -81,14 +85,25 @@ class Stop:
     text: str
 
 
-Step = File | Command | Python | NotRun | Stop
+@dataclass(frozen=True)
+class Visit:
+    """A link to a page of the console, and the words that it is to show."""
+
+    line: int
+    text: str
+    """The path of the page."""
+    words: tuple[str, ...]
+
+
+Step = File | Command | Python | NotRun | Stop | Visit
 
 
 def steps(page: Path) -> Iterator[Step]:
     """Read a page's steps in the page's order.
 
     Raises:
-        PageError: a console fence does not begin with a command, or a fence is not run without a reason.
+        PageError: a console fence does not begin with a command, a fence is not run without a reason, or no page is to
+            show words.
     """
     before: Token | None = None
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
@@ -96,8 +111,18 @@ def steps(page: Path) -> Iterator[Step]:
             yield from _fence(page.name, token, before)
         if token.type == "html_block" and (stopped := _STOP.search(token.content)):
             yield Stop(token.map[0] + 1 if token.map else 0, stopped[1])
+        if token.type == "html_block" and (shown := _SHOWS.search(token.content)):
+            yield _visit(page.name, token, before, shown[1])
         if token.type in {"fence", "html_block", "inline"}:
             before = token
+
+
+def _visit(page: str, token: Token, before: Token | None, words: str) -> Visit:
+    line = token.map[0] + 1 if token.map else 0
+    link = _CONSOLE.search(before.content) if before is not None and before.type == "inline" else None
+    if link is None:
+        raise PageError(f"{page}:{line}: words are to be shown, and the paragraph before has no link to the console")
+    return Visit(line, link[1], tuple(each.strip() for each in " ".join(words.split()).split("|")))
 
 
 def _fence(page: str, token: Token, before: Token | None) -> Iterator[Step]:

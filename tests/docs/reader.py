@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import unescape
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, build_opener
 
 from commands import ROOT, environment
-from pages import Command, File, NotRun, Python, Step, Stop, is_service, only_reads
+from pages import Command, File, NotRun, Python, Step, Stop, Visit, is_service, only_reads
 from python_process import PythonProcess
 from shown_output import difference
 
@@ -35,6 +38,10 @@ _PIP: Final = {
 }
 # What a page may use of the repository that its reader stands in.
 _REPOSITORY: Final = ("deploy/", "examples/")
+
+
+_WITHIN_WORDS: Final = re.compile(r"</?(?:mark|span|bdi|b|a|code|time)\b[^>]*>")
+_TAG: Final = re.compile(r"<[^>]*>")
 
 
 class Unlike(AssertionError):
@@ -110,6 +117,8 @@ class Reader:
             self._run_python(step)
         elif isinstance(step, Stop):
             self._stop(step)
+        elif isinstance(step, Visit):
+            self._visit(step)
         elif isinstance(step, Command):
             self._require_services(step)
             if is_service(step.text):
@@ -217,11 +226,39 @@ class Reader:
                 raise Unlike(self._told(step, problem, self._foreign(log.read_bytes())))
             time.sleep(0.2)
 
-    def _require_services(self, step: Command) -> None:
+    def _require_services(self, step: Command | Visit) -> None:
         for service in self._services:
             if (status := service.process.poll()) is not None:
                 problem = f"the service of line {service.line}, `{service.command}`, has ended with status {status}"
                 raise Unlike(self._told(step, problem, self._foreign(service.log.read_bytes())))
+
+    def _visit(self, step: Visit) -> None:
+        """Open a page of the console as a person who is logged in, until it shows its words."""
+        address = self._local("http://127.0.0.1:8600")
+        deadline = time.monotonic() + _REPEAT_S
+        while lacking := (
+            step.words if (text := self._page(address, step.text)) is None else _lacking(step.words, text)
+        ):
+            self._require_services(step)
+            if time.monotonic() > deadline:
+                shown = "does not answer" if text is None else f"lacks {', '.join(map(repr, lacking))}"
+                raise Unlike(self._told(step, f"the page {shown}", self._foreign((text or "").encode())))
+            time.sleep(0.5)
+
+    def _page(self, address: str, path: str) -> str | None:
+        """Return the text of a page; None if it is not there yet."""
+        kept = self._where / "ragweir-console" / "token"
+        logs = "".join(each.log.read_text(errors="replace") for each in self._services)
+        printed = re.search(r"/login#(\w+)", logs)
+        opener = build_opener(HTTPCookieProcessor())
+        opener.addheaders = [("Sec-Fetch-Site", "same-origin")]
+        try:
+            token = printed[1] if printed else kept.read_text().strip()
+            form = urlencode({"token": token, "name": "Reader", "next": path})
+            with opener.open(f"{address}/login", form.encode(), timeout=_COMMAND_S) as answer:
+                return " ".join(unescape(_TAG.sub(" ", _WITHIN_WORDS.sub("", answer.read().decode()))).split())
+        except OSError:  # No token yet, or no answer.
+            return None
 
     def _stop(self, step: Stop) -> None:
         ended = [service for service in self._services if service.command.startswith(step.text)]
@@ -274,7 +311,7 @@ class Reader:
             text = re.sub(rf"\b{self.base_port + offset}\b", str(documented), text)
         return text
 
-    def _told(self, step: Command, problem: str, output: str) -> str:
+    def _told(self, step: Command | Visit, problem: str, output: str) -> str:
         command = "\n".join(
             f"    {'$' if number == 0 else '>'} {part}" for number, part in enumerate(step.text.split("\n"))
         )
@@ -300,6 +337,10 @@ def reading(page: str, folder: Path, bootstrap: str | None, base_port: int) -> I
         _quietly(reader.close)
         raise
     reader.close()
+
+
+def _lacking(words: Sequence[str], text: str) -> list[str]:
+    return [each for each in words if each not in text]
 
 
 def _shown(step: Command) -> tuple[str, ...]:

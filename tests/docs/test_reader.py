@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT
-from pages import Command, File, NotRun, PageError, Python, Stop, steps
+from pages import Command, File, NotRun, PageError, Python, Stop, Visit, steps
 from reader import Unlike, reading
 
 PAGE = """# A page
@@ -51,6 +51,24 @@ $ rm -rf /
 ```
 
 <!-- stop: sleep 60 -->
+"""
+LOOK = """
+Write `events.jsonl`:
+
+```jsonl
+{"event_id": "e1", "query": "Whom?", "ended_at": 1764000000, "response": "Call us.", "contexts": [{"text": "Call us."}]}
+```
+
+```console
+$ ragweir score events.jsonl --out evaluations.jsonl
+...
+$ ragweir console evaluations.jsonl --events events.jsonl
+...
+```
+
+Open [the answer](http://127.0.0.1:8600/answers/e1?sort=time).
+
+<!-- shows: Every answer | WORDS -->
 """
 
 
@@ -189,3 +207,21 @@ def test_addresses_of_the_page_are_those_of_the_run(tmp_path: Path) -> None:
         for step in steps(tmp_path / "page.md"):
             reader.follow(step)
     assert (tmp_path / "reader" / "it").read_text() == "127.0.0.1:20123 127.0.0.1:20123 127.0.0.1:30200\n"
+
+
+def test_words_of_a_page_of_the_console_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that has them is passed, and one that lacks one of them is named with its text."""
+    monkeypatch.setattr("reader._REPEAT_S", 15)
+    page = LOOK.replace("Every answer", "every sentence has support")
+    follow(page.replace("WORDS", "Call us."), tmp_path)
+    (tmp_path / "again").mkdir()
+    with pytest.raises(Unlike, match=r"the page lacks 'in Lyon'[\s\S]*every sentence has support"):
+        follow(page.replace("WORDS", "in Lyon"), tmp_path / "again")
+
+
+def test_words_need_a_link_to_the_console(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("Open [it](http://127.0.0.1:8600/answers?a=b).\n\n<!-- shows: 1 answer | x -->\n")
+    assert [*steps(tmp_path / "page.md")] == [Visit(3, "/answers?a=b", ("1 answer", "x"))]
+    (tmp_path / "page.md").write_text("Open it.\n\n<!-- shows: 1 answer -->\n")
+    with pytest.raises(PageError, match="no link to the console"):
+        [*steps(tmp_path / "page.md")]
