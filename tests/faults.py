@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import committed, coordinated, create_topic, produce, read_to_end
+from row_records import rows_of
 from services import eventually, quick
 
 BEHIND = "lies behind what is written already"
@@ -24,8 +25,8 @@ class Traffic:
     A record's id is its place, so that whatever reads them can say which are missing, doubled or out of order.
     """
 
-    def __init__(self, bootstrap: str, prefix: str, partitions: int = 4) -> None:
-        self.bootstrap, self.prefix = bootstrap, prefix
+    def __init__(self, bootstrap: str, prefix: str, partitions: int = 4, *, has_rows: bool = False) -> None:
+        self.bootstrap, self.prefix, self.has_rows = bootstrap, prefix, has_rows
         self.topic = f"{prefix}interactions"
         self.reconnect()
         self.published = dict.fromkeys(range(partitions), 0)
@@ -33,6 +34,7 @@ class Traffic:
         create_topic(bootstrap, f"{prefix}redrive")
         create_topic(bootstrap, f"{prefix}evaluations", partitions)
         create_topic(bootstrap, f"{prefix}dead-letter", partitions)
+        create_topic(bootstrap, f"{prefix}documents", partitions)
 
     def reconnect(self) -> None:
         """Ask through a new client: one that saw the broker go can be a minute without an answer about groups."""
@@ -97,6 +99,13 @@ class Traffic:
             found.append((message.partition(), place))
         return found
 
+    def rows(self) -> list[tuple[int, Place]]:
+        """The rows of events, likewise."""
+        found = []
+        for message in read_to_end(self.bootstrap, f"{self.prefix}documents"):
+            found += [(message.partition(), tuple(row["at"][1:3])) for row in rows_of(message.value())]
+        return found
+
     def must_be_settled_exactly_once(self, first: Mapping[int, int] | None = None) -> None:
         """Wait for the end, then account for every record from `first` (an offset per partition) on.
 
@@ -106,7 +115,12 @@ class Traffic:
         starts = first or {}
         wanted = {(p, offset) for p, end in self.published.items() for offset in range(starts.get(p, 0), end)}
         poison = {place for place in wanted if self._poison(place[1])}
-        for found, expected in ((self.evaluations(), wanted - poison), (self.dead_letters(), poison)):
+        evaluated = wanted - poison
+        for found, expected in (
+            (self.evaluations(), evaluated),
+            (self.dead_letters(), poison),
+            (self.rows(), evaluated if self.has_rows else set()),
+        ):
             places = [place for _, place in found]
             assert sorted(set(places)) == sorted(expected), "lost, or never published"
             assert len(places) == len(expected), "doubled"
@@ -118,6 +132,8 @@ class Traffic:
 
 def environment(traffic: Traffic, **settings: Any) -> dict[str, str]:
     """Settings of a service for this traffic; small batches, so that much is going on at any moment."""
+    if traffic.has_rows:
+        settings = {"blame__enabled": True, **settings}
     return quick(traffic.bootstrap, traffic.prefix, **{"batch__max_events": 20, **settings})
 
 

@@ -128,8 +128,9 @@ def figures(times: list[float]) -> str:
 
 
 def test_kills_at_random_moments_lose_and_double_nothing(traffic: Traffic, start: Start) -> None:
-    """SIGKILL of either of two workers, four times under a backlog: every event is settled once, in order."""
+    """SIGKILL of either of two workers, four times under a backlog: every event is settled once, with its row."""
     # Sessions long enough for the killed slot itself to come back, rather than another to take its partitions.
+    traffic.has_rows = True
     service = start(traffic, "--workers", "2", kafka__client={})
     print(figures(kill_at_random(traffic, service, kills=4, slots=2, seed=1)))
     traffic.must_be_settled_exactly_once()
@@ -160,6 +161,7 @@ def test_a_kill_inside_a_transaction_leaves_nothing_behind(
     traffic: Traffic, start: Start, successor: int, moment: str
 ) -> None:
     """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
+    traffic.has_rows = True
     traffic.publish(30 if moment == "inside" else _SEVERAL)
     assert start(traffic, "--slot", "0", before=hurt(moment, "SIGKILL")).ended() == -signal.SIGKILL
     committed = traffic.evaluations()
@@ -186,7 +188,8 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(traffic: Traffic, star
     "moment", [*(pytest.param(each, marks=pytest.mark.heavy) for each in ("before", "between")), "inside"]
 )
 def test_a_zombie_writes_nothing(traffic: Traffic, start: Start, moment: str) -> None:
-    """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
+    """A worker that slept beyond its session does not commit its batch, nor its rows: another has had it."""
+    traffic.has_rows = True
     traffic.publish(_SEVERAL if moment == "between" else 30)
     zombie = start(traffic, "--slot", "0", before=hurt(moment, "SIGSTOP"))
     eventually(lambda: Path(f"/proc/{zombie.process.pid}/stat").read_text().split()[2] == "T", "it sleeps")
