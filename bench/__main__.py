@@ -28,6 +28,7 @@ from bench import (
     restart,
     routing,
     scoring,
+    shift,
     start,
 )
 from tools import tables
@@ -73,6 +74,7 @@ TABLES: Mapping[str, Make] = {
     "blame-null": blame.null_runs,
     "blame-planted": blame.planted,
     "blame-plants": blame.plants,
+    "shift": shift.tables,
     "anchors": anchors.false_alarms,
     "anchors-power": anchors.power,
 }

@@ -8,6 +8,7 @@ known; the largest that values between the bounds can have takes its place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,14 @@ class ShiftMetrics:
                 rows.append(_of_random_floor(estimated, chance.least, *self.bounds[name]))
         # Sums above 2**53 are digits, which are rounded: in the same way each time that they are read.
         return Contribution(places, np.rint(np.array(rows, dtype=np.float64).reshape(-1, 3) * SCALE).astype(np.int64))
+
+    def of_event(self, scores: Mapping[str, float | None]) -> Contribution:
+        """Return the sums of one event, of the metrics that are not judged."""
+        free = self._free
+        found = [(free[name], value) for name, value in scores.items() if value is not None and name in free]
+        values = np.array([value for _, value in found], dtype=np.float64)
+        sums = np.stack([np.ones(len(values)), values, values * values], axis=1)
+        return Contribution([place for place, _ in found], np.rint(sums * SCALE).astype(np.int64))
 
 
 def _of_random_floor(found: EstimatedSums, least: float, low: float, high: float) -> tuple[float, float, float]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweir.metrics.shift.baseline import HOURS, Baseline, Sums, baseline
+from ragweir.metrics.shift.baseline import HOURS, Baseline, Floats, Sums, baseline
 from ragweir.metrics.shift.detector import ShiftDetector, one_a_year
 
 TESTED_DAYS = 7
@@ -24,6 +24,7 @@ TESTED_DAYS = 7
 BASELINE_DAYS = 21
 """Number of days before these that give the baseline, of which `baseline.FEWEST_DAYS` need events."""
 KEPT_DAYS = BASELINE_DAYS + TESTED_DAYS + 1
+_ALL_DAYS = 100_000
 SCALE = 1_000_000
 """Sums are in millionths."""
 DAY_S = 86_400
@@ -81,6 +82,16 @@ class ShiftState(NamedTuple):
     """Start of the first window of the most probable shift, epoch seconds."""
 
 
+class PastDay(NamedTuple):
+    """The evidence on one day."""
+
+    relative: Floats
+    """`ShiftState.relative` after each step; that of the last step with events, where one has none."""
+    baseline: Baseline
+    start_s: int
+    """`ShiftState.start_s` at the end of the day."""
+
+
 @dataclass(slots=True)
 class _Settled:
     """The detector of one metric after the windows that seldom change."""
@@ -97,6 +108,7 @@ class ShiftHistory:
     Args:
         metrics: the bounds of the metrics, by name.
         step_s: length in seconds of the windows that are tested; it divides a day.
+        keeps_all: true to keep all days, for `past_day`; else those that `states` needs are kept.
 
     >>> history = ShiftHistory({"context_support": (0.0, 1.0)}, step_s=3600)
     >>> one = np.array([[100_000_000, 70_000_000, 50_000_000]])  # 100 events with a mean of 0.7 in each hour.
@@ -107,9 +119,10 @@ class ShiftHistory:
     (0.7, 21, 0.29)
     """
 
-    def __init__(self, metrics: Mapping[str, Bounds], step_s: int) -> None:
+    def __init__(self, metrics: Mapping[str, Bounds], step_s: int, *, keeps_all: bool = False) -> None:
+        self._kept_days = _ALL_DAYS if keeps_all else KEPT_DAYS
         self._names, self._bounds, self._step_s = tuple(metrics), tuple(metrics.values()), step_s
-        self._hours = HourSums(len(metrics), KEPT_DAYS)
+        self._hours = HourSums(len(metrics), self._kept_days)
         self._days: dict[int, Ints] = {}
         """Sums of the steps of the tested days; a metric without values takes no memory, since its pages are unused."""
         self._settled: dict[int, _Settled] = {}
@@ -123,7 +136,7 @@ class ShiftHistory:
         day, step = start_s // DAY_S, start_s // self._step_s
         if day not in self._days:
             self._days[day] = np.zeros((len(self._names), 3, DAY_S // self._step_s), dtype=np.int64)
-            for old in sorted(self._days)[: -(TESTED_DAYS + 2)]:
+            for old in sorted(self._days)[: -(self._kept_days - BASELINE_DAYS + 1)]:
                 del self._days[old]
         if day in self._days:
             self._days[day][places, :, start_s % DAY_S // self._step_s] += sums
@@ -149,6 +162,40 @@ class ShiftHistory:
                 known = baseline(days, series, None if named is None else named.of(place, bounds))
                 yield name, None if known is None else self._state(place, known, until_s, series)
 
+    @property
+    def days(self) -> list[int]:
+        """The days that have events, since 1970."""
+        return sorted(self._days)
+
+    def past_day(self, metric: str, day: int, series: int) -> PastDay | None:
+        """Return the evidence on a metric as `states` would have had it at the end of each step of a day.
+
+        Args:
+            metric: its name.
+            day: number of the day since 1970.
+            series: number of series that are tested.
+
+        Returns:
+            None if the metric has no values on the day, or no baseline.
+        """
+        place = self._names.index(metric)
+        first_day, a_day = day - TESTED_DAYS, DAY_S // self._step_s
+        days = self._hours.of(place, self._bounds[place], range(first_day - BASELINE_DAYS, first_day))
+        if day not in self._days or not self._days[day][place, 0].any():
+            return None
+        known = baseline(days, series)
+        if known is None:
+            return None
+        detector = ShiftDetector(known)
+        self._extend(detector, place, first_day * a_day, day * a_day)
+        last = detector.relative(one_a_year(self._step_s, series))
+        found = detector.extend(*self._steps(place, day, 0, a_day))
+        relative = np.full(a_day, np.nan)
+        relative[found.windows] = found.relative(one_a_year(self._step_s, series))
+        relative[0] = last if np.isnan(relative[0]) else relative[0]
+        held = np.maximum.accumulate(np.where(np.isnan(relative), 0, np.arange(a_day)))
+        return PastDay(relative[held], known, first_day * DAY_S + detector.first * self._step_s)
+
     def _state(self, place: int, known: Baseline, until_s: float, series: int) -> ShiftState:
         first_day = int(until_s // DAY_S) - TESTED_DAYS
         last, settled = int(until_s // self._step_s), int((until_s - _SETTLED_S) // self._step_s)
@@ -170,13 +217,16 @@ class ShiftHistory:
         if start >= end:
             return
         for day in range(start // a_day, -(-end // a_day)):
-            first, last = max(start - day * a_day, 0), min(end - day * a_day, a_day)
-            hours = np.arange(first, last) * self._step_s // _HOUR_S
-            if day in self._days:
-                sums = self._days[day][place, :, first:last]
-            else:
-                sums = np.zeros((3, last - first), dtype=np.int64)
-            detector.extend(_scaled(sums, self._bounds[place]), hours)
+            detector.extend(*self._steps(place, day, max(start - day * a_day, 0), min(end - day * a_day, a_day)))
+
+    def _steps(self, place: int, day: int, first: int, last: int) -> tuple[Sums, Ints]:
+        """Return the sums of some steps of a day, and their hours."""
+        hours = np.arange(first, last) * self._step_s // _HOUR_S
+        if day in self._days:
+            sums = self._days[day][place, :, first:last]
+        else:
+            sums = np.zeros((3, last - first), dtype=np.int64)
+        return _scaled(sums, self._bounds[place]), hours
 
 
 def _scaled(sums: Ints, bounds: Bounds) -> Sums:

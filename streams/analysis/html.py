@@ -19,12 +19,17 @@ _HEAD = """<!doctype html>
 <meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-body {{ font: 15px/1.45 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }}
+:root {{ color-scheme: light dark; --ink: #1d2733; --paper: #fff; --rule: #e3e8ee; --quiet: #66727f; --bar: #c4ccd6;
+  --bad: #b3261e; --warn: #b26a00; --good: #1b7a3d; --mark: #2457a6; --note: #fff6dd }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: #dde3ea; --paper: #14191f; --rule: #2c353f; --quiet: #96a2af;
+  --bar: #46525f; --bad: #ff8a80; --warn: #f0b35a; --good: #6fcf8f; --mark: #8ab4f8; --note: #3a3216 }} }}
+body {{ font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 62rem;
+  margin: 2rem auto; padding: 0 1rem }}
 h1 {{ font-size: 1.5rem }} h2 {{ font-size: 1.15rem; margin: 2.2rem 0 .4rem }}
 table {{ border-collapse: collapse; width: 100%; font-size: .85rem }}
-th, td {{ padding: .2rem .5rem; border-bottom: 1px solid #e3e8ee; font-variant-numeric: tabular-nums }}
-svg {{ width: 100%; height: auto }} svg text {{ font-size: 11px; stroke: none }}
-.quiet {{ color: #66727f }}
+th, td {{ padding: .2rem .5rem; border-bottom: 1px solid var(--rule); font-variant-numeric: tabular-nums }}
+svg {{ width: 100%; height: auto; fill: var(--ink) }} svg text {{ font-size: 11px; stroke: none !important }}
+.axis {{ stroke: var(--bar) }} .quiet {{ color: var(--quiet) }}
 {style}</style>
 </head>
 <body>

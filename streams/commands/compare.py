@@ -20,7 +20,7 @@ from ragweir.streams.analysis.console_links import segment
 from ragweir.streams.analysis.evaluation_source import EvaluationSource, ShowProgress
 from ragweir.streams.commands.app import FAILURE, app, err, out, settings
 from ragweir.streams.commands.progress import Bars
-from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write
+from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write, write_json
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.from_settings import known_catalogue
 from ragweir.streams.settings import Settings
@@ -72,7 +72,7 @@ def compare(
     failures = comparison.failures(*fail_on or ())
     _report(comparison)
     if json_file:
-        write(json_file, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
+        write_json(json_file, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
         _say_page(effective, json_file)
     if html:
         from ragweir.streams.analysis.compare.html_report import page  # noqa: PLC0415 - with the module that needs DuckDB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -17,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.metrics.shift.contributions import ShiftMetrics
 from ragweir.streams.analysis.console_links import causes_address
 from ragweir.streams.analysis.evaluation_source import EvaluationSource
 from ragweir.streams.analysis.slo.alert_rules import rules, written
@@ -34,15 +36,16 @@ from ragweir.streams.analysis.slo.rehearsal import (
     rehearse,
     slo_text,
 )
+from ragweir.streams.analysis.slo.shifts import ShiftCounter
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.analysis.slo.timeline import page
 from ragweir.streams.commands.app import out, settings
 from ragweir.streams.commands.progress import Bars
-from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write
+from ragweir.streams.commands.reports import By, JsonFile, dimensions_of, write, write_json
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.kafka_services import SERVICES
-from ragweir.streams.services.shared.from_settings import aggregator
+from ragweir.streams.services.shared.from_settings import aggregator, known_catalogue
 from ragweir.streams.settings import Settings, Slo
 from ragweir.streams.settings.time_arguments import time_argument
 
@@ -145,6 +148,9 @@ def rehearsal(
     Events are counted by event time, with counters that begin at the first event. Live counters count by the time of
     the evaluation, so that alerts on judged metrics are later by the time that judging takes. An event that was
     evaluated twice counts twice, as in the live counters.
+
+    More than three weeks of events are also tested for shifts of means, as `ragweir export` does for the alert
+    RagweirQualityShifted; metrics of a judge are left out of this.
     """
     effective = settings()
     now = machine.now()
@@ -155,20 +161,29 @@ def rehearsal(
     slos = _candidates(effective, slo or ())
     counting = SloCounter(slos, dimensions_of(effective, by), effective.windows, aggregator(effective))
     evaluations = EvaluationSource.named(effective, source)
-    found = _read(counting, evaluations, start, end)
+    shifts = None
+    if effective.shift.enabled:
+        shifts = ShiftCounter(ShiftMetrics(known_catalogue(effective)), effective.shift.max_applications)
+    found = _read(counting, shifts, evaluations, start, end)
     with Bars() as bars:
         found = with_causes(found, effective, slos, partial(evaluations.values, bars.shown), now)
     _report(found, effective)
     judged = aggregator(effective).suites
     if json_file:
-        write(json_file, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
+        write_json(json_file, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
     if picture:
         write(picture, page(found).encode(errors="replace"))
     if directory:
         _write(directory, counting, found, judged, effective.console.public_url)
 
 
-def _read(counting: SloCounter, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
+def _read(
+    counting: SloCounter,
+    shifts: ShiftCounter | None,
+    source: EvaluationSource,
+    start: datetime | None,
+    end: datetime | None,
+) -> Rehearsal:
     """Read the evaluations, count them, and rehearse.
 
     Raises:
@@ -183,6 +198,8 @@ def _read(counting: SloCounter, source: EvaluationSource, start: datetime | None
                 outside += 1
             else:
                 counting.add(evaluation)
+                if shifts is not None:
+                    shifts.add(evaluation)
     if not counting.evaluations:
         why = f"; {outside:,} are of other times" * bool(outside) + f"; {rejected:,} records are none" * bool(rejected)
         raise PermanentError(f"{source.name} holds no evaluations to rehearse on{why}")
@@ -193,7 +210,7 @@ def _read(counting: SloCounter, source: EvaluationSource, start: datetime | None
             f"none of the {counting.evaluations:,} evaluations of {source.name} counts for an SLO: they have no value "
             f"of {metrics}, or other dimensions"
         )
-    return found
+    return found if shifts is None else replace(found, shifts=shifts.rehearse())
 
 
 def _plain(model: Any) -> Any:
@@ -272,6 +289,9 @@ def _alerts(found: Rehearsal, effective: Settings) -> None:
     for slo, alert in every:
         if slo.events and not alert.firings:
             _stayed_quiet(slo.slo, alert)
+    if found.shifts is not None:
+        for sentence in found.shifts.sentences:
+            out.say(printable(sentence, None))
 
 
 def _counted(slo: SloRehearsal) -> tuple[str, str, str]:

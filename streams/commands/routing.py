@@ -14,7 +14,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.streams.commands.app import app, out, settings
 from ragweir.streams.commands.options import Every, interval
 from ragweir.streams.commands.progress import Bars
-from ragweir.streams.commands.reports import JsonFile, write
+from ragweir.streams.commands.reports import JsonFile, write, write_json
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.planner import service
 from ragweir.streams.services.planner.control import effective_rows
@@ -71,7 +71,9 @@ def plan(
     if export:
         write(export, b"".join(encode(row) + b"\n" for row in effective_rows(effective)))
     if json_file:
-        write(json_file, orjson.dumps(_json(effective, made, auroc), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
+        write_json(
+            json_file, orjson.dumps(_json(effective, made, auroc), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
+        )
 
 
 def estimates(effective: Settings, made: service.Round, planned: Planned, auroc: float) -> list[ShareEstimate]:

@@ -24,7 +24,7 @@ from ragweir.streams.analysis.slo.rehearsal import NONE
 from ragweir.streams.analysis.slo.suggestion import OBJECTIVES, History, Suggestion, bound
 from ragweir.streams.commands.app import out, settings
 from ragweir.streams.commands.progress import Bars
-from ragweir.streams.commands.reports import JsonFile, dimensions_of, write
+from ragweir.streams.commands.reports import JsonFile, dimensions_of, write_json
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import printable
 from ragweir.streams.services.shared.dimensions import label
@@ -122,7 +122,7 @@ def suggest(
     found = history.suggestions()
     _report(found, dimension, len(values) - len(chosen))
     if json_file:
-        write(json_file, orjson.dumps(found, default=lambda slo: slo.model_dump(exclude_none=True)))
+        write_json(json_file, orjson.dumps(found, default=lambda slo: slo.model_dump(exclude_none=True)))
 
 
 def _bounds(

@@ -16,8 +16,9 @@ _STYLE = """th, td { text-align: right; vertical-align: top }
 th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere }
 .pairs { table-layout: fixed } .pairs td { text-align: left; overflow-wrap: anywhere; white-space: pre-wrap }
 .pairs th { text-align: left } .pairs b { display: block }
-.cause { color: #b3261e; fill: #b3261e; stroke: #b3261e } .silenced { color: #66727f; fill: #66727f; stroke: #66727f }
-.note { background: #fff6dd; padding: .5rem .8rem }
+.cause { color: var(--bad); fill: var(--bad); stroke: var(--bad) }
+.silenced { color: var(--quiet); fill: var(--quiet); stroke: var(--quiet) }
+.note { background: var(--note); padding: .5rem .8rem }
 """
 
 
@@ -65,7 +66,7 @@ def _plot(report: BlameReport) -> str:
     scale = (_WIDTH - _LEFT) / max(1e-9, *(cause.numbers.high for cause in shown))
     height = _ROW * (len(shown) + 1)
     marks = [
-        f'<line x1="{_LEFT}" y1="0" x2="{_LEFT}" y2="{height - _ROW}" stroke="#b8c1cb"/>',
+        f'<line x1="{_LEFT}" y1="0" x2="{_LEFT}" y2="{height - _ROW}" class="axis"/>',
         f'<text x="{_LEFT}" y="{height - 6}">0 points</text>',
     ]
     for number, cause in enumerate(shown):

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import accumulate, chain
 from pathlib import Path
@@ -26,6 +27,7 @@ from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints
 from ragweir.schemas.evaluation import Version
 from ragweir.streams.analysis.compare import parquet_columns
+from ragweir.streams.analysis.compare.moments import NO_TIME
 from ragweir.streams.files.events import scan_events
 from ragweir.streams.files.parquet import is_parquet
 from ragweir.streams.runtime.processes.child_python import python_command
@@ -60,6 +62,7 @@ class _Line(msgspec.Struct, gc=False):
     question_id: Any = None
     stage: Any = None
     source: Any = None
+    event_time: Any = None
 
 
 @dataclass(slots=True)
@@ -131,6 +134,11 @@ class Columns:
         """Return a field of `CLUSTERS` of all lines, as digests; 0 for none."""
         return np.fromfile(self.folder / name, np.int64)
 
+    @property
+    def times_ms(self) -> Ints:
+        """Event times of all lines, in epoch milliseconds; `NO_TIME` for none."""
+        return np.fromfile(self.folder / "times", np.int64)
+
     def versions(self, rows: Ints) -> list[Version]:
         """Return what decides which of several lines of one event counts, for some lines."""
         judged = np.fromfile(self.folder / "judged", np.bool_)[rows]
@@ -173,6 +181,7 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
         (folder / "ids").open("wb") as ids,
         (folder / "digests").open("wb") as digests,
         (folder / "judged").open("wb") as judged,
+        (folder / "times").open("wb") as times,
         ExitStack() as stack,
     ):
         keys = [(name, stack.enter_context((folder / name).open("wb"))) for name in _KEYS]
@@ -187,6 +196,7 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
             columns.blocks.append((columns.lines, len(read), {n: at + size * place for place, n in enumerate(names)}))
             values = np.array([*chain.from_iterable(rows)], dtype=np.float64).reshape(len(read), len(names))
             scores.write(np.ascontiguousarray(values.T).tobytes())
+            times.write(np.array([_time_ms(each.event_time) for each in read], dtype=np.int64).tobytes())
             judged.write(bytes([each.stage == "judged" for each in read]))
             for field_name, out in keys:
                 out.write(b"".join([_key(getattr(each, field_name)) for each in read]))
@@ -318,6 +328,17 @@ def _add_texts(columns: Columns, read: Sequence[Any], by: Sequence[str]) -> None
 def _key(value: object) -> bytes:
     """Return the digest of a field of `_KEYS`."""
     return blake2b(str(value).encode(), digest_size=_KEY_BYTES).digest() if value not in (None, "") else _NO_KEY
+
+
+def _time_ms(value: object) -> int:
+    """Return an event time in epoch milliseconds; `NO_TIME` if it is none."""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return NO_TIME
+    if not isinstance(time, datetime):
+        return NO_TIME
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _text(value: object) -> str | None:

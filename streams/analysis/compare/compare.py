@@ -14,6 +14,7 @@ from ragweir.metrics.aggregation.estimate import estimate_name
 from ragweir.metrics.aggregation.paired_differences import RATE, Difference, Flags, adjusted, differences
 from ragweir.metrics.metric import Better, Metric, Unit
 from ragweir.streams.analysis.compare.comparison import Change, ChangedEvent, Comparison, MetricChange, Verdict
+from ragweir.streams.analysis.compare.moments import timeline
 from ragweir.streams.analysis.compare.pairing import Pairing
 
 MAX_EVENTS = 5
@@ -60,7 +61,15 @@ def compare(
             on_progress(0.5 + done / len(columns) / 2, name)
             found += _metric_changes(pairing, slices, name, metrics.get(name))
         clusters, effective = _clusters(slices.clusters, len(pairing))
-        return _adjusted(Comparison(*pairing.sides(), len(pairing), clusters, effective, 0, tuple(found)))
+        made = _adjusted(Comparison(*pairing.sides(), len(pairing), clusters, effective, 0, tuple(found)))
+        return replace(made, metrics=tuple(_with_timeline(pairing, metric) for metric in made.metrics))
+
+
+def _with_timeline(pairing: Pairing, metric: MetricChange) -> MetricChange:
+    """Return a metric's change with its timeline, if it is significant and no label of a category."""
+    if not metric.whole.significant or metric.metric not in pairing.metrics:
+        return metric
+    return replace(metric, timeline=timeline(pairing.times_ms, *pairing.values(metric.metric)))
 
 
 def _clusters(clusters: Ints | None, pairs: int) -> tuple[int, float]:

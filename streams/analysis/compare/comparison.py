@@ -10,6 +10,7 @@ from typing_extensions import override
 from ragweir.metrics.aggregation.paired_differences import FEW_CLUSTERS, FEWEST_CLUSTERS, Difference
 from ragweir.metrics.metric import Better, Unit
 from ragweir.streams.analysis.compare.gates import Gate
+from ragweir.streams.analysis.compare.moments import ChangeTimeline
 from ragweir.streams.runtime.text.terminal import printable
 
 _SHOWN = 10
@@ -88,6 +89,8 @@ class MetricChange:
     slices: tuple[Change, ...]
     events: tuple[ChangedEvent, ...]
     """The most changed events."""
+    timeline: ChangeTimeline | None = None
+    """Both means over the time of the events, if all pairs together changed significantly."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

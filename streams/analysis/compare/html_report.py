@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from ragweir.metrics.aggregation.paired_differences import Difference
 from ragweir.streams.analysis.compare.comparison import Change, Comparison, MetricChange, Side
+from ragweir.streams.analysis.compare.moments import ChangeTimeline
 from ragweir.streams.analysis.html import document, drawing, row, table, text
 
 _MAX_ROWS = 60
@@ -13,13 +15,20 @@ _MAX_ROWS = 60
 _EVENT_METRICS = 20
 _ROW, _LEFT, _WIDTH = 22, 330, 960
 _MARGIN = 1.08
+_TIMELINES = 12
+"""Number of metrics whose means are drawn over time."""
+_HEIGHT, _AXIS, _EDGE = 150, 60, 18
+_TIME = "%Y-%m-%d %H:%M"
 
 _STYLE = """th, td { text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere }
-.worse { color: #b3261e; fill: #b3261e; stroke: #b3261e } .better { color: #1b7a3d; fill: #1b7a3d; stroke: #1b7a3d }
-.changed { color: #2457a6; fill: #2457a6; stroke: #2457a6 }
-.unchanged { color: #66727f; fill: #66727f; stroke: #66727f }
-.note { background: #fff6dd; padding: .5rem .8rem }
+.worse { color: var(--bad); fill: var(--bad); stroke: var(--bad) }
+.better { color: var(--good); fill: var(--good); stroke: var(--good) }
+.changed { color: var(--mark); fill: var(--mark); stroke: var(--mark) }
+.unchanged { color: var(--quiet); fill: var(--quiet); stroke: var(--quiet) }
+h3 { font-size: 1rem; margin: 1.2rem 0 .2rem } .line { fill: none; stroke-width: 1.6 }
+.moment { stroke: var(--quiet); stroke-dasharray: 5 4 }
+.note { background: var(--note); padding: .5rem .8rem }
 """
 
 
@@ -38,6 +47,7 @@ def page(comparison: Comparison) -> str:
         _plot(whole),
         _table([change for change in whole if _has_changed(change)], metrics),
         _unchanged([change.metric for change in whole if not _has_changed(change)]),
+        _timelines([metrics[change.metric] for change in whole]),
         "<h2>Slices that changed significantly</h2>\n" if slices else "",
         _plot(slices),
         _table(slices, metrics),
@@ -81,7 +91,7 @@ def _plot(changes: Sequence[Change]) -> str:
     middle, scale = (_LEFT + _WIDTH) / 2, (_WIDTH - _LEFT) / 2 / (reach or 1.0)
     height = _ROW * (len(shown) + 1)
     marks = [
-        f'<line x1="{middle}" y1="0" x2="{middle}" y2="{height - _ROW}" stroke="#b8c1cb"/>',
+        f'<line x1="{middle}" y1="0" x2="{middle}" y2="{height - _ROW}" class="axis"/>',
         f'<text x="{middle}" y="{height - 6}" text-anchor="middle">0</text>',
         f'<text x="{_WIDTH}" y="{height - 6}" text-anchor="end">+{reach:.3g} standard deviations</text>',
         f'<text x="{_LEFT}" y="{height - 6}">-{reach:.3g}</text>',
@@ -96,6 +106,54 @@ def _plot(changes: Sequence[Change]) -> str:
             f'<circle cx="{mean:.1f}" cy="{y}" r="4"/></g>'
         )
     return drawing(_WIDTH, height, "Standardised mean differences with 95 % intervals", marks)
+
+
+def _timelines(metrics: Sequence[MetricChange]) -> str:
+    """Return a drawing of the means over time of the metrics that changed most."""
+    found = [(metric, metric.timeline) for metric in metrics if metric.timeline is not None][:_TIMELINES]
+    if not found:
+        return ""
+    drawn = "".join(f"<h3>{text(metric.metric)}</h3>\n{_timeline(metric, own)}" for metric, own in found)
+    return f"<h2>Since when</h2>\n{drawn}"
+
+
+def _timeline(metric: MetricChange, own: ChangeTimeline) -> str:
+    starts = [point.start.timestamp() for point in own.points]
+    levels = [level for point in own.points for level in (point.before, point.after)]
+    low, high = min(levels), max(levels)
+    times, values = (starts[0], starts[-1]), (low, high if high > low else low + 1)
+
+    def x(at: float) -> float:
+        return _AXIS + (_WIDTH - _AXIS - _EDGE) * (at - times[0]) / (times[1] - times[0])
+
+    def y(level: float) -> float:
+        return _EDGE + (_HEIGHT - 2 * _EDGE) * (values[1] - level) / (values[1] - values[0])
+
+    marks = [
+        *(f'<text x="{_AXIS - 8}" y="{y(level) + 4:.1f}" text-anchor="end">{level:.3g}</text>' for level in values),
+        *(
+            f'<text x="{x(at):.1f}" y="{_HEIGHT}" text-anchor="{anchor}">'
+            f"{datetime.fromtimestamp(at, UTC):{_TIME}}</text>"
+            for at, anchor in zip(times, ("start", "end"), strict=True)
+        ),
+    ]
+    sides = (
+        ("unchanged", "A", [point.before for point in own.points]),
+        (metric.whole.verdict, "B", [point.after for point in own.points]),
+    )
+    for kind, name, side in sides:
+        line = " ".join(f"{x(at):.1f},{y(level):.1f}" for at, level in zip(starts, side, strict=True))
+        marks.append(f'<polyline class="{kind} line" points="{line}"><title>{name}</title></polyline>')
+    said = "no begin of the difference is certain."
+    if own.began is not None:
+        said = "they differ from the first events on."
+        if not own.from_start:
+            said = f"they differ most probably from {own.began:{_TIME}} UTC on."
+        at = x(min(max(own.began.timestamp(), times[0]), times[1]))
+        marks.append(f'<line class="moment" x1="{at:.1f}" y1="{_EDGE / 2}" x2="{at:.1f}" y2="{_HEIGHT - _EDGE}"/>')
+    label = f"Means of {metric.metric} over time on both sides"
+    note = f'<p><span class="unchanged">A</span> and <span class="{metric.whole.verdict}">B</span>: {said}</p>\n'
+    return note + drawing(_WIDTH, _HEIGHT + 4, label, marks)
 
 
 def _standardised(found: Difference) -> tuple[float, float, float] | None:

@@ -117,6 +117,11 @@ class Pairing:
         before, after = (side.scores(metric)[lines] for side, lines in zip(self._sides, self._lines, strict=True))
         return np.where(np.isfinite(before), before, np.nan), np.where(np.isfinite(after), after, np.nan)
 
+    @property
+    def times_ms(self) -> Ints:
+        """Event times of all pairs, on the first side; `NO_TIME` for none."""
+        return self._sides[0].times_ms[self._lines[0]]
+
     def labels(self, category: str) -> tuple[list[str], Ints, Ints]:
         """Return a category's labels by descending frequency, and the numbers of all pairs' labels; -1 for none."""
         columns = [side.column(f"categories.{category}") for side in self._sides]

@@ -11,8 +11,8 @@ from ragweir.streams.analysis.labels.report import NUMBERS, AgreementTable, Labe
 _ROW, _LEFT, _WIDTH, _RIGHT = 26, 330, 900, 40
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _STYLE = """th, td { text-align: right } th:first-child, td:first-child { text-align: left }
-svg line { stroke: #d5dce3 } svg .limits { stroke: #2457a6; stroke-width: 4 } svg circle { fill: #2457a6 }
-.note { background: #fff6dd; padding: .5rem .8rem }
+svg line { stroke: var(--rule) } svg .limits { stroke: var(--mark); stroke-width: 4 } svg circle { fill: var(--mark) }
+.note { background: var(--note); padding: .5rem .8rem }
 """
 
 

@@ -19,6 +19,7 @@ from ragweir.streams.analysis.slo.certainty import BAD, GOOD
 from ragweir.streams.analysis.slo.counting import MINUTE_SECONDS, Example, SloCounter, minute_of, time_of
 from ragweir.streams.analysis.slo.minutes import CountColumns
 from ragweir.streams.analysis.slo.periods import ActivePeriod, Flags, active_periods
+from ragweir.streams.analysis.slo.shifts import ShiftRehearsal
 from ragweir.streams.settings import Slo
 
 MAX_POINTS = 480
@@ -125,6 +126,8 @@ class Rehearsal:
     end: datetime
     by: tuple[str, ...]
     slos: tuple[SloRehearsal, ...]
+    shifts: ShiftRehearsal | None = None
+    """The rehearsal of the alert on shifts; None if it is switched off."""
 
 
 def slo_text(slo: Slo) -> str:

@@ -29,9 +29,10 @@ _TIME = "%Y-%m-%d %H:%M"
 _STYLE = """p { margin: .3rem 0 } table { margin-top: .6rem }
 th, td { text-align: left; vertical-align: top }
 td { overflow-wrap: anywhere }
-.page { fill: #b3261e; stroke: #b3261e; color: #b3261e } .ticket { fill: #b26a00; stroke: #b26a00; color: #b26a00 }
+.page { fill: var(--bad); stroke: var(--bad); color: var(--bad) }
+.ticket { fill: var(--warn); stroke: var(--warn); color: var(--warn) }
 path.page, path.ticket { fill: none; stroke-width: 1.6 } line.page, line.ticket { stroke-dasharray: 6 4 }
-.share { fill: #c4ccd6 } .axis { stroke: #8a96a3 } .grid { stroke: #e9edf1 }
+.share { fill: var(--bar) } .axis { stroke: var(--quiet) } .grid { stroke: var(--rule) }
 .during { opacity: .1; stroke: none }
 """
 
@@ -43,8 +44,15 @@ def page(rehearsal: Rehearsal) -> str:
         f"<p>{rehearsal.evaluations:,} evaluations from {_at(rehearsal.start)} to {_at(rehearsal.end)} UTC. ",
         "The alerts did not exist then; this is when they would have fired.</p>\n",
         *(_section(slo, rehearsal) for slo in rehearsal.slos),
+        *_shifts(rehearsal),
     ]
     return document("ragweir slo rehearse", _STYLE, parts)
+
+
+def _shifts(rehearsal: Rehearsal) -> Iterator[str]:
+    if rehearsal.shifts is not None:
+        yield "<h2>Shifts of means</h2>\n"
+        yield from (f"<p>{text(each, 1_000)}</p>\n" for each in rehearsal.shifts.sentences)
 
 
 def _at(time: datetime) -> str:
