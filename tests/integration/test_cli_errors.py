@@ -115,7 +115,7 @@ def test_a_replay_of_another_format_is_rejected_before_it_has_topics(
 def test_a_closed_standard_stream_is_told(closing: str, name: str, folder: Path) -> None:
     file = "-" if name == "input" else "good.jsonl"
     shell = ["sh", "-c", f'exec "$@" {closing}', "sh", *COMMAND, "score", file]
-    done = subprocess.run(shell, capture_output=True, check=False, cwd=folder, env=environment(), timeout=60)
+    done = subprocess.run(shell, capture_output=True, check=False, cwd=folder, env=environment(), timeout=120)
     assert f"standard {name} is closed" in told(done)
     assert done.returncode == 2
 
@@ -148,7 +148,7 @@ def test_what_may_not_be_read_is_told(line: str, sentence: str, status: int) -> 
             check=False,
             cwd=place,
             env=environment(**packs),
-            timeout=60,
+            timeout=120,
         )
         locked.chmod(0o755)
     assert sentence in told(done)
@@ -238,7 +238,7 @@ def test_completion_is_shown_for_bash() -> None:
     assert called != script
     check = f"{called}\nCOMP_WORDS=(ragweir expo); COMP_CWORD=1; _ragweir_completion ragweir; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(
-        ["bash", "-c", check], capture_output=True, check=False, cwd=ROOT, env=environment(), timeout=60
+        ["bash", "-c", check], capture_output=True, check=False, cwd=ROOT, env=environment(), timeout=120
     )
     assert done.stdout.decode().strip() == "export"
     assert b"--show-completion" in ragweir("--help").stdout
@@ -253,7 +253,7 @@ def _answer(command: list[str], text: bytes) -> tuple[int, bytes]:
     with begun(*command, stdin=theirs) as asking:
         os.close(theirs)
         os.write(ours, text)
-        _, error = asking.communicate(timeout=60)
+        _, error = asking.communicate(timeout=120)
     os.close(ours)
     return asking.returncode, error
 

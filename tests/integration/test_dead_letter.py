@@ -283,7 +283,7 @@ def test_kills_neither_lose_nor_double(kafka: SharedBroker, prefix: str, tmp_pat
     write_letters_of(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(400)])
     for moment, turn in (("before", 1), ("before", 3), ("after", 2), ("after", 1), ("before", 2)):
         process = hurt(kafka, prefix, moment, turn, "SIGKILL", "--map", mapped(tmp_path))
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         assert process.returncode == -signal.SIGKILL
     already = len(read_to_end(kafka.bootstrap, f"{prefix}redrive", "read_uncommitted"))
     assert already > 150, "the kills were in the middle"
@@ -308,7 +308,7 @@ def test_two_redrives_at_once_send_nothing_twice(kafka: SharedBroker, prefix: st
         assert dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path)).startswith("75 sent")
     finally:
         first.send_signal(signal.SIGCONT)
-    out, error = first.communicate(timeout=60)
+    out, error = first.communicate(timeout=120)
     assert "the same command goes on" in told(subprocess.CompletedProcess([], first.returncode, out, error))
     assert Counter(each.key() for each in redriven(kafka, prefix)) == Counter(
         f"{number}".encode() for number in range(100)

@@ -603,7 +603,7 @@ def test_an_interrupt_stops_everything(tmp_path: Path) -> None:
         assert line, output
         output += line
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=120)
     assert process.returncode == 130, rest
     assert rest.rstrip().endswith("everything that the demo started is gone.")
     assert left_behind(tmp_path, output + rest) == []

@@ -119,7 +119,7 @@ def test_evaluate_warns_of_the_key_that_ships(key: str | None, tmp_path: Path) -
         if lines[-1]["event"] == "started":
             break
     worker.terminate()
-    worker.communicate(timeout=60)
+    worker.communicate(timeout=120)
     warnings = [line["event"] for line in lines if line["level"] == "warning"]
     assert [each.startswith("routing.key is the shipped default") for each in warnings] == [True] * (key is None)
     assert SECRET not in repr(lines)

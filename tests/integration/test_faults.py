@@ -283,7 +283,7 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
         assert len(back) <= len(lost)
         assert 0 < service.sample("ragweir_events_in_total") <= sum(traffic.published.values())
         missed(broker.stop)
-        assert service.stop(within_s=10) == 0
+        assert service.stop() == 0
         broker.start()
         traffic.reconnect()
         start(traffic, "--workers", "1")
@@ -348,12 +348,12 @@ def test_an_offset_beyond_the_end_is_rejected(prefix: str, single: Traffic, star
 
 
 def test_sigterm_under_load_ends_in_time_and_in_order(traffic: Traffic, start: Start) -> None:
-    """A stop in the middle of a backlog takes less than ten seconds, gives status 0, and costs no event."""
+    """A stop in the middle of a backlog gives status 0 and costs no event; no worker is so late that it is killed."""
     traffic.publish(100)
     service = start(traffic, "--workers", "2")
     eventually(lambda: len(traffic.held()) == 2 and traffic.committed(), "both work")
     traffic.publish(4_000)  # More than both do until they are told to stop.
-    assert service.stop(within_s=10) == 0
+    assert service.stop() == 0
     eventually(traffic.left, "work is left")
     assert len(service.logged("stopped")) == 2
     start(traffic, "--workers", "2")

@@ -238,10 +238,10 @@ def test_what_is_not_finished_is_read_again(kafka: SharedBroker, prefix: str, tm
         assert service.logged("an event could not be finished", reason="RuntimeError")
     with worker(kafka.bootstrap, prefix, tmp_path / "hangs.log", "hangs", **path) as service:
         eventually(lambda: service.logged("at the event"), "it is at the event")
-        assert service.stop(9) == 0
+        assert service.stop() == 0
     with worker(kafka.bootstrap, prefix, tmp_path / "log") as service:
         settled(kafka.bootstrap, group, ends_of(kafka.bootstrap, traffic.topic))
-        assert service.stop(9) == 0
+        assert service.stop() == 0
     must_be_whole(traffic, "one raised, one stopped")
 
 
@@ -278,7 +278,7 @@ def test_exactly_once_is_rejected_with_its_reason(prefix: str, tmp_path: Path) -
     assert "exactly_once is rejected" in line
     assert "1,924 of 85,623" in line
     with worker("127.0.0.1:1", prefix, tmp_path / "log", **asked) as service:
-        assert service.ended(30) == 1
+        assert service.ended() == 1
     assert service.log.read_text() == f"{line}\n"
 
 
@@ -286,7 +286,7 @@ def test_exactly_once_is_rejected_with_its_reason(prefix: str, tmp_path: Path) -
 def test_missing_topics_end_it_with_a_sentence(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Without its topics it says which and how to make them, and is not started again and again."""
     with worker(kafka.bootstrap, prefix, tmp_path / "log") as service:
-        assert service.ended(30) == 2
+        assert service.ended() == 2
     assert len(service.logged(f"there is no topic {prefix}interactions")) == 1
     assert "Traceback" not in service.log.read_text()
 

@@ -52,7 +52,7 @@ def test_headers_live(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     produce(kafka.bootstrap, topic, [foreign], key=b"k", headers=headers)
     values = [event(event_id="hostile").decode(), "not JSON"]
     hostile = [sys.executable, "-c", HOSTILE, kafka.bootstrap, topic, *values]
-    subprocess.run(hostile, check=True, timeout=60, env=os.environ | {"AIOKAFKA_NO_EXTENSIONS": "1"})
+    subprocess.run(hostile, check=True, timeout=120, env=os.environ | {"AIOKAFKA_NO_EXTENSIONS": "1"})
     produce(kafka.bootstrap, topic, [event(event_id="after")])
     with evaluating(kafka.bootstrap, prefix, tmp_path) as service:
         eventually(lambda: len(read_to_end(kafka.bootstrap, f"{prefix}evaluations")) == 2, "the events are evaluated")

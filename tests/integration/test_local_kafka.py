@@ -162,11 +162,11 @@ def test_the_command_runs_a_kafka_until_ctrl_c() -> None:
     address = f"127.0.0.1:{port}"
     assert f"--bootstrap-servers {address} or RAGWEIR_KAFKA__BOOTSTRAP_SERVERS={address}; " in said
     create_topic(address, "there")
-    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (second.returncode, second.stderr.count("\n")) == (1, 1), second.stderr
     assert f"Kafka cannot listen on {address}: Address already in use; --port chooses another one." in second.stderr
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=120)
     assert (process.returncode, told) == (0, "Kafka is stopped, and its data are removed.\n")
     assert not listening(int(port))
 

@@ -253,7 +253,7 @@ def test_an_outage_is_waited_out_and_an_interrupt_ends_with_what_is_done(file: P
                 run.send_signal(signal.SIGINT)
             else:
                 simulated.set_faults(shares={})
-            _, error = run.communicate(timeout=60)
+            _, error = run.communicate(timeout=120)
         scored, judged = read(out.read_bytes())
         *_, last = [line for line in error.decode().splitlines() if not line.startswith("stopped after line ")]
         if interrupted:

@@ -814,7 +814,7 @@ def test_the_command_serves_until_told_to_stop(how: signal.Signals) -> None:
         assert '"input_usd"' in said["RAGWEIR_JUDGE__PRICES"]
     finally:
         process.send_signal(how)
-        rest, error = process.communicate(timeout=60)
+        rest, error = process.communicate(timeout=120)
     assert (process.returncode, rest, error) == (0, b"", b"")
 
 

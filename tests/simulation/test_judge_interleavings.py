@@ -48,11 +48,6 @@ SETTINGS: dict[str, Any] = {
     "retry_delay_s": 60,
     "expire_h": 60,
 }
-AFTER_ABORT = {
-    RequestState.WAITING: {RequestState.WAITING, RequestState.READY},
-    RequestState.IN_FLIGHT: {RequestState.IN_FLIGHT, RequestState.ENDED},
-}
-"""The states that a request may have after an aborted transaction, by the one before; else it keeps its state."""
 KINDS = st.sampled_from(("small", "small", "small", "greedy", "large", "too large", "late", "unreadable"))
 
 

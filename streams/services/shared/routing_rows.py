@@ -44,7 +44,6 @@ DRAW_RANGE = 2**64
 _NUMBERS = Struct(">idd")
 
 Rejection = Literal["unreadable", "late"]
-REJECTIONS: tuple[Rejection, ...] = ("unreadable", "late")
 
 
 class RowDecision(NamedTuple):

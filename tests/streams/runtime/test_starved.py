@@ -65,7 +65,7 @@ def test_a_call_that_is_late_because_the_process_did_not_run_ends_nothing(
     caller: subprocess.Popen[str], kind: str
 ) -> None:
     stop(caller.pid, STOPS[kind])
-    assert caller.communicate("go on\n", timeout=60) == ("returned\n", None)
+    assert caller.communicate("go on\n", timeout=120) == ("returned\n", None)
     assert caller.returncode == 0
 
 

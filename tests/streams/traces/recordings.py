@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragweir.streams.traces.interactions import Assembled, assemble
-from ragweir.streams.traces.span import SpanEvent, TraceLog, TraceSpan
+from ragweir.streams.traces.span import SpanEvent, TraceSpan
 
 OTLP = Path(__file__).with_name("otlp")
 _REMOTE_KINDS = (2, 5)
@@ -62,25 +61,6 @@ def spans_of(path: Path) -> list[TraceSpan]:
         for part in ExportTraceServiceRequest.FromString(path.read_bytes()).resource_spans
         for scope in part.scope_spans
         for span in scope.spans
-    ]
-
-
-def logs_of(path: Path) -> list[TraceLog]:
-    """Return the log records of an export request in protobuf."""
-    return [
-        TraceLog(
-            trace_id=log.trace_id.hex(),
-            span_id=log.span_id.hex(),
-            time_ns=log.time_unix_nano or log.observed_time_unix_nano,
-            event_name=log.event_name or str(_attributes(log.attributes).get("event.name", "")),
-            body=_value(log.body),
-            attributes=_attributes(log.attributes),
-            resource=_attributes(part.resource.attributes),
-            scope=scope.scope.name,
-        )
-        for part in ExportLogsServiceRequest.FromString(path.read_bytes()).resource_logs
-        for scope in part.scope_logs
-        for log in scope.log_records
     ]
 
 
