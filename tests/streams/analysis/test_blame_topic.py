@@ -163,6 +163,7 @@ def test_names_under_another_key_are_not_guessed() -> None:
     assert any("labels.key is not the key" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_above_the_limit_whole_levels_of_hashes_are_dropped_and_the_share_is_known() -> None:
     events = [event(n, f"d{n}", bad=n % 9 == 0) for n in range(3_000)]
     records = values(evaluated(events), "documents")

@@ -35,6 +35,7 @@ def variables(url: str, **more: str) -> dict[str, str]:
     return {f"RAGWEIR_JUDGE__{name}": value for name, value in judge.items()}
 
 
+@pytest.mark.slow
 def test_answers_are_shown_with_verdicts_reasons_and_cost(file: Path, tmp_path: Path) -> None:
     """Though routing would select none of them; their texts do not control the terminal."""
     routing = {"RAGWEIR_ROUTING__RULES": "[]", "RAGWEIR_ROUTING__FLOORS": "{}"}
@@ -57,6 +58,7 @@ def test_answers_are_shown_with_verdicts_reasons_and_cost(file: Path, tmp_path: 
     assert abs(float(last.split("$")[1].split(" ")[0]) - usd) < 1e-4
 
 
+@pytest.mark.slow
 def test_what_fails_has_its_reason_and_a_run_without_a_verdict_its_status(file: Path, tmp_path: Path) -> None:
     with simulated_judge() as simulated:
         own = variables(simulated.base_url)

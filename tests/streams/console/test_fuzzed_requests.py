@@ -250,6 +250,7 @@ def console(folder: Path) -> Iterator[tuple[ASGIApp, ReviewDesk]]:
         yield application(pages, settings.console, TOKEN), desk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [150, pytest.param(10_000, marks=pytest.mark.heavy)])
 def test_no_page_fails_and_no_label_is_written_without_its_rights(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

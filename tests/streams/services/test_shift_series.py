@@ -163,6 +163,7 @@ def test_a_restart_gives_the_same_values_as_an_exporter_that_ran_all_the_time() 
     assert samples(restarted)["shift"] <= -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours_ago", [2, 30, 24 * (TESTED_DAYS + 3)])
 def test_late_events_count_where_they_belong(hours_ago: int) -> None:
     """As a revision or as parts of their own, of tested days or the baseline: as if they had been there in time."""
@@ -225,6 +226,7 @@ def judged(risky_share: float, mean: float) -> WindowAggregate:
     return own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "mean", "alarms"), [(0.2, 0.7, False), (0.05, 0.45, True)])
 def test_a_judged_metric_counts_by_the_random_floor(share: float, mean: float, alarms: bool) -> None:
     """Four times as many risky answers that are judged are no shift of the mean of all; a worse mean is one."""
