@@ -27,9 +27,9 @@ def tools(names: list[str], error: str | None = None) -> list[dict[str, object]]
         ({"contexts": [{"rank": -1}, {"rank": 65}]}, {}),
         (
             {"contexts": [{"retrieval_method": "knn"}, {"retrieval_method": "bm25"}, {"retrieval_method": "knn"}]},
-            {"retrieval_method": ("knn", "bm25")},
+            {"retrieval_method": ("bm25", "knn")},
         ),
-        ({"spans": tools(["search", "add", "search"])}, {"tool": ("search", "add")}),
+        ({"spans": tools(["search", "add", "search"])}, {"tool": ("add", "search")}),
         ({"spans": tools(["add"], error="timeout")}, {"tool": ("add",), "tool_error": ("add",)}),
         ({"spans": [{"kind": "llm", "name": "model"}]}, {}),
         ({"response": "Он был здесь."}, {"language": ("Cyrillic, not English",)}),
