@@ -6,14 +6,14 @@
 # judge.base_url is set; FAUST=yes lets evaluate run on Faust; OTLP=yes lets both write the topic of output.otlp, if it is
 # set, which is OTLP_TOPIC if output.otlp.topic is. FORMAT is output.format, if it is set. TRACES="otlp_spans ..." names
 # the topics of OpenTelemetry data, if input.format is "otlp". FEEDBACK=yes adds the rights for feedback of users,
-# and CONSOLE=yes those of the console.
+# CONSOLE=yes those of the console, and BLAME=yes lets evaluate and the judge write rows of documents, if blame.enabled is on.
 set -euo pipefail
 
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
 # The needs of parts and topics, "yes" or nothing.
-judge=${JUDGE:-} feedback=${FEEDBACK:-} console=${CONSOLE:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
+judge=${JUDGE:-} feedback=${FEEDBACK:-} console=${CONSOLE:-} blame=${BLAME:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
 read -ra sources <<<"${TRACES:-}"
 # Group name of readers without a group; Kafka's clients look it up nevertheless.
 reader=ragweir-reader

@@ -147,6 +147,12 @@ def test_the_console_has_its_topics_and_those_of_the_texts_where_it_runs() -> No
     assert granted("console", ResourceType.TOPIC, AclOperation.WRITE, CONSOLE="yes") == {f"rag.{LABELS}"}
 
 
+@pytest.mark.parametrize("name", ["evaluate", "judge"])
+def test_rows_of_documents_are_written_where_they_are_asked_for(name: str) -> None:
+    assert "rag.documents" in granted(name, ResourceType.TOPIC, AclOperation.WRITE, JUDGE="yes", BLAME="yes")
+    assert "rag.documents" not in granted(name, ResourceType.TOPIC, AclOperation.WRITE, JUDGE="yes")
+
+
 def test_every_part_and_topic_has_its_place_in_the_tables() -> None:
     """So that a new service, whose user would have no rights, is not forgotten."""
     assert {*PARTS} == {*SERVED, "publish", "operator"}
@@ -160,7 +166,7 @@ def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> N
     groups = {f"rag.{name}" for name in (*SERVICES, "evaluate.progress", "judge.progress", "redrive", "run.")} | {
         reader_properties(Settings())["group.id"]
     }
-    for right in rights(JUDGE="yes", TRACES="otlp_spans", FEEDBACK="yes", CONSOLE="yes"):
+    for right in rights(JUDGE="yes", TRACES="otlp_spans", FEEDBACK="yes", CONSOLE="yes", BLAME="yes"):
         known = {ResourceType.TOPIC: topics | {"otlp_spans"}, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
         assert right.principal.removeprefix("User:ragweir-") in USERS
