@@ -211,7 +211,7 @@ class MatchAgent(FeedbackAgent):
         for waiting in self._waiting.older(through_ms, crowd):
             self._settle(waiting, outcome, _CROWDED)
         if not self._waiting.has_to_check:
-            self._store.let_drop()
+            self._store.let_drop(caught_up={partition for _, partition in caught_up} >= self._waiting.partitions)
         outcome.levels["ragweir_feedback_waiting",] = len(self._waiting)
         outcome.levels["ragweir_feedback_answers_read_timestamp_seconds",] = read_ms / 1000
         return outcome

@@ -380,7 +380,11 @@ class TargetStore:
             seen, self._seen = self._seen, set()
             return seen
 
-    def let_drop(self) -> None:
-        """Let answers that are older than the horizon be dropped, until another one that is watched for is added."""
+    def let_drop(self, *, caught_up: bool) -> None:
+        """Let answers that are older than the horizon be dropped, until another one that is watched for is added.
+
+        Args:
+            caught_up: false if feedback is still to be read, whose answers may be that old by now.
+        """
         with self._lock:
-            self._may_drop = not self._seen
+            self._may_drop = caught_up and not self._seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import NamedTuple
 
@@ -73,6 +74,11 @@ class WaitingList:
 
     def __len__(self) -> int:
         return sum(map(len, self._held.values())) + len(self._added) - len(self._removed)
+
+    @property
+    def partitions(self) -> AbstractSet[int]:
+        """The partitions of the worker."""
+        return self._held.keys()
 
     def add(self, waiting: Waiting, inserted: int) -> None:
         """Add feedback, and watch for its answer; it is looked for once more if it may have come by now.

@@ -49,11 +49,11 @@ class Match:
         encoded = orjson.dumps(value) if isinstance(value, dict) else value
         return Record(FEEDBACK, 0, self.offset, None, encoded, at_ms)
 
-    def handle(self, *records: Record, now_ms: int = NOW_MS, commit: bool = True) -> Outcome:
+    def handle(self, *records: Record, now_ms: int = NOW_MS, commit: bool = True, caught_up: bool = True) -> Outcome:
         """Make one transaction of records, without any a tick alone."""
         outcome = self.agent.handle(records) if records else Outcome()
         assert outcome.settled == list(records)
-        outcome.extend(self.agent.tick(now_ms / 1000, (), 1_000))
+        outcome.extend(self.agent.tick(now_ms / 1000, ((FEEDBACK, 0),) * caught_up, 1_000))
         if not commit:
             self.agent.on_abort()
             return outcome
@@ -260,6 +260,17 @@ def test_a_flood_of_unknown_ids_holds_up_and_is_given_up_after_ten_minutes(tmp_p
     match.handle(now_ms=later_ms)
     assert [keyed.event_id for keyed in match.keyed()] == ["unknown19"]
     match.store.close()
+
+
+@pytest.mark.parametrize("caught_up", [True, False])
+def test_answers_stay_while_feedback_is_behind(match: Match, caught_up: bool) -> None:
+    """An answer that was within the horizon when its feedback came is found, however late the feedback is read."""
+    match.evaluate("e1")
+    for quarter in range(1, 9):
+        match.evaluate(f"later {quarter}", written_ms=NOW_MS + quarter * HORIZON_S * 250)
+        match.handle(now_ms=NOW_MS + quarter * HORIZON_S * 250, caught_up=caught_up)
+    match.handle(match.record(thumbs("e1"), NOW_MS + 1), now_ms=NOW_MS + 2 * HORIZON_S * 1000)
+    assert [keyed.event_id for keyed in match.keyed()] == ([] if caught_up else ["e1"])
 
 
 @pytest.mark.slow

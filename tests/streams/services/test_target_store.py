@@ -156,7 +156,7 @@ def test_what_is_older_than_the_horizon_is_dropped_by_segments(store: TargetStor
     """An answer is kept for the horizon at least, and for a quarter more at most."""
     for day in range(20):
         store.add(answer(day), f"t{day}", None, day * DAY_MS + day)
-        store.let_drop()
+        store.let_drop(caught_up=True)
         store.commit({0: day}, caught_up=True)
     kept = [day for day in range(20) if store.find(event(day)) is not None]
     assert kept == list(range(kept[0], 20))
