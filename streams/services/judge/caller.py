@@ -6,10 +6,8 @@ of the call itself uses up one of its attempts; while the endpoint fails for all
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from threading import Lock
 
 import stamina
 import structlog
@@ -17,7 +15,7 @@ import structlog
 from ragweir.metrics.judged.driver import Completion
 from ragweir.metrics.judged.suite import Vectors
 from ragweir.metrics.metric import Null
-from ragweir.streams.runtime.records import Count, Measurements
+from ragweir.streams.services.judge.call_stats import CallStats
 from ragweir.streams.services.judge.circuit_breaker import CircuitBreaker, Permit
 from ragweir.streams.services.judge.fifo_gate import FifoGate
 from ragweir.streams.services.judge.job import JobBudget
@@ -39,39 +37,11 @@ from ragweir.streams.settings import JudgeSettings
 
 Value = Completion | Vectors | Null
 _LONGEST_BACKOFF_S = 10.0
-_KEPT_LATENCIES = 10_000
-_CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class JudgingFailed(Exception):
     """A call failed as often as allowed; later it may succeed. The message is fixed words."""
-
-
-class CallStats:
-    """Counts and durations of calls: one thread adds to them, another drains them."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._counts: Counter[Count] = Counter()
-        self._latencies: deque[float] = deque(maxlen=_KEPT_LATENCIES)
-
-    def add(self, name: str, *labels: str, number: int = 1) -> None:
-        """Add to a counter of the telemetry table."""
-        if number:
-            with self._lock:
-                self._counts[name, *labels] += number
-
-    def add_duration(self, seconds: float) -> None:
-        """Add the duration of a call."""
-        self._latencies.append(seconds)
-
-    def drain(self, levels: Mapping[Count, float]) -> Measurements:
-        """Return the counts and durations since the last call, with these gauges; of very many durations the newest."""
-        with self._lock:
-            counts, self._counts = self._counts, Counter()
-        seconds = [self._latencies.popleft() for _ in range(len(self._latencies))]
-        return Measurements(counts, levels, [(_CALL_SECONDS, each) for each in seconds])
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge import cache
-from ragweir.streams.services.judge.caller import Caller, CallStats, Value
+from ragweir.streams.services.judge.call_stats import CallStats
+from ragweir.streams.services.judge.caller import Caller, Value
 from ragweir.streams.services.judge.job import Job, JobBudget
 from ragweir.streams.services.judge.protocol import chat, embedding, named
 from ragweir.streams.settings import JudgeSettings

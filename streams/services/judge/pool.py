@@ -18,7 +18,8 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Count, Measurements
 from ragweir.streams.services.judge.cache import Cache
-from ragweir.streams.services.judge.caller import Caller, CallStats, JudgingFailed
+from ragweir.streams.services.judge.call_stats import CallStats
+from ragweir.streams.services.judge.caller import Caller, JudgingFailed
 from ragweir.streams.services.judge.embedder import Embedder, EmbedderThread, LocalEmbedder
 from ragweir.streams.services.judge.job import DayOver, Job, JobBudget, JobId, JobResult, JudgePool
 from ragweir.streams.services.judge.judge_conversation import JudgeConversation
