@@ -27,7 +27,7 @@ KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/sr
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-console test-otel test-registry test-model chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-console test-otel test-registry test-model chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers bench-people bench-blame soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -150,6 +150,9 @@ bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' o
 bench-people: setup bench/.venv/.ready ## coverage, width and cost of the numbers of people's labels, beside other packages'; an hour
 	@$(BIN)/python -m bench $(PEOPLE) people-coverage people-width people-planned people-cost
 	@bench/.venv/bin/python -m bench.people_peers $(PEOPLE)
+
+bench-blame: bench/.venv/.ready ## causes by sliceline and by a BubbleUp ranking on the rows of blame's own bench; CAUSES="--markdown blame seeds=20"
+	@bench/.venv/bin/python -m bench.blame_peers $(CAUSES)
 
 bench/.venv/.ready: bench/requirements.txt $(KERNEL_SOURCES)
 	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv

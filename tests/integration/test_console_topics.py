@@ -125,6 +125,10 @@ def test_killed_the_pages_have_the_numbers_of_the_commands(
         for line in (lines[0], lines[-3]):
             story = command(kafka, settings, "explain", line["event_id"], "--text", "--json")
             compared_with_explain(content, browser, json.loads(story))
+        (supported,) = (each for each in json.loads(file.read_bytes())["slos"] if each["slo"]["name"] == "supported")
+        said = f"{supported['bad']:,} of {supported['events']:,} answers are bad: context_support below 0.99"
+        causes = "/cause?slo=supported&from=2000-01-01T00:00:00Z&to=2100-01-01T00:00:00Z"
+        eventually(lambda: said in browser.get(causes).text, "the page of causes counts as the rehearsal does")
         assert browser.get("/").status_code == browser.get("/answers?sort=context_support").status_code == 200
     assert service.sample("ragweir_console_store_bytes") > 0
 

@@ -27,18 +27,20 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.scores import performance
-from ragweir.schemas.codec.json import encode_json, interaction
+from ragweir.schemas.codec.json import encode, encode_json, interaction
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction, RecordPart
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.analysis.blame.blame_question import BlameQuestion, causes_of
 from ragweir.streams.commands import demo as command
 from ragweir.streams.commands.screens.demo import COLUMNS, RISK, Results, screen, show_columns, summarise
 from ragweir.streams.playground.demo import services as service
+from ragweir.streams.playground.demo.drill_causes import are_named
 from ragweir.streams.playground.demo.glossary import ALERT, JUDGE
 from ragweir.streams.playground.demo.rater import ANSWERS
 from ragweir.streams.playground.demo.sample_traffic import Pending, Result
-from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
+from ragweir.streams.playground.demo.samples import BAD_DOCUMENT, QUESTIONS, UNREADABLE, drill, interactions, samples
 from ragweir.streams.playground.demo.services import demo_settings, environment, services
 from ragweir.streams.runtime.processes.supervisor import own_command
 from ragweir.streams.runtime.records import Record
@@ -176,7 +178,8 @@ def test_v2_scores_worse_than_v1() -> None:
 
 
 def test_the_drill_is_grounded_until_v2_drops() -> None:
-    """Every version gets every question; all answers meet the demo's SLO, but those of v2 while quality is dropped."""
+    """Every version gets every question; all answers meet the demo's SLO, but while quality is dropped those of v2 and
+    those with the bad document."""
     (slo,) = SETTINGS.slo
     for dropped in (False, True):
         events = [drill(number, NOW, dropped=dropped) for number in range(4 * len(QUESTIONS))]
@@ -184,10 +187,20 @@ def test_the_drill_is_grounded_until_v2_drops() -> None:
         assert len(found) == len(events) == len({event["event_id"] for event in events})
         assert len({(event["pipeline_version"], event["query"]) for event in events}) == 2 * len(QUESTIONS)
         for event in found:
-            good = not (dropped and event.pipeline_version == "v2")
+            good = not (dropped and (event.pipeline_version == "v2" or BAD_DOCUMENT in event.document_ids))
             score = event.scores[slo.metric]
             assert score is not None
             assert slo.is_good(score) == good, event.labels["sample"]
+
+
+def test_blame_keeps_the_bad_version_of_the_drill_apart_from_its_bad_document() -> None:
+    """Of the answers of fifteen seconds; before the drop there is no cause."""
+    for dropped in (False, True):
+        events = [drill(number, NOW, dropped=dropped) for number in range(15 * 20)]
+        found = [encode(each) for each in evaluate(list(map(encode_json, events))) if isinstance(each, Evaluation)]
+        report = causes_of(SETTINGS, BlameQuestion("grounded"), found, "the drill", NOW)
+        assert are_named(report) == dropped
+        assert len(report.causes) == 2 * dropped, report.causes
 
 
 def test_each_unreadable_record_is_rejected_as_it_says() -> None:
@@ -460,6 +473,7 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     assert {mean > 0.5 for mean in v2_means(steady)} == {False}
     assert v2_means(dropped)[-1] > 0.5 > v2_means(recovered)[-1]
     assert "FIRES" not in steady, "the demo begins without an alert"
+    must_name_the_causes(dropped)
     must_explain_itself(output)
     must_leave_the_incident(tmp_path / "ragweir-demo", output)
     assert left_behind(tmp_path, output) == []
@@ -471,6 +485,14 @@ def must_link_to_the_console(output: str) -> None:
     assert found
     links = re.findall(rf"^its causes: {found[1]}/cause\?slo=grounded&from=\d+&to=\d+$", output, re.MULTILINE)
     assert len(links) == output.count(" FIRES ") > 0
+
+
+def must_name_the_causes(dropped: str) -> None:
+    """Blame names the bad version and the bad document, neither within the other, while quality is dropped."""
+    blamed = " ".join(dropped.partition(" blame ")[2].split())
+    assert "pipeline_version v2" in blamed
+    assert f"document {BAD_DOCUMENT}" in blamed
+    assert "within" not in blamed
 
 
 def must_explain_itself(output: str) -> None:

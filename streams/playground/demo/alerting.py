@@ -15,6 +15,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.analysis.slo.alert_rules import rules, written
 from ragweir.streams.analysis.slo.burns import FAST, duration
 from ragweir.streams.analysis.slo.linked_rules import link_rules
+from ragweir.streams.playground.demo.drill_causes import DrillCauses
 from ragweir.streams.playground.demo.picture import Moment
 from ragweir.streams.playground.demo.sample_traffic import Encode, PacedPublisher, Sent, as_event
 from ragweir.streams.playground.demo.samples import drill
@@ -78,6 +79,7 @@ class AlertDrill:
     ) -> None:
         self._encode = encode
         self._slo = settings.slo[0]
+        self._causes = DrillCauses(settings)
         self._window = settings.windows.sizes[0]
         (self._exporter,) = targets(settings)["ragweir-export"]
         self._monitoring = monitoring
@@ -106,11 +108,14 @@ class AlertDrill:
         self._send_until(
             "good answers are seen", lambda: self._v2_is(bad=False) and self._share_is_known(), dropped=False
         )
-        self._turn("injected", "a drop: the answers of v2 are not grounded any more")
+        dropped_at = machine.now()
+        self._turn("injected", "a drop: the answers of v2 are not grounded any more, nor are those with one document")
         self._moment("v2 gets worse")
         self._send_until(
             "the alert fires", lambda: FAST.alert in self._alerts("firing") and self._v2_is(bad=True), dropped=True
         )
+        self._send_until("blame names v2 and the document", lambda: self._causes.are_named(dropped_at), dropped=True)
+        self._show_causes()
         self._turn("recovery", "v2 is grounded again")
         self._moment("v2 is grounded again")
         self._send_until(
@@ -176,6 +181,13 @@ class AlertDrill:
             else:
                 self._say("RESOLVED", f"{alert.alert} ({alert.severity}), {took} good answer")
                 self._moment(f"{alert.severity} resolved")
+
+    def _show_causes(self) -> None:
+        """Print what blame names, as `ragweir blame grounded` does."""
+        if (report := self._causes.report) is not None:
+            self._say("blame", report.headline)
+            for place in range(len(report.causes)):
+                self._say("", report.sentence(place))
 
     def _show_window(self) -> None:
         if machine.monotonic() < self._scrape_at:

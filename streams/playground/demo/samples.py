@@ -45,6 +45,18 @@ QUESTIONS = tuple(
 
 _V1_EVERY = 4
 """One answer in this number is of v1. It is coprime to the number of questions, so that each version gets all."""
+BAD_DOCUMENT = "clearance-sale-2019"
+"""A document of the alert drill: answers with it are not grounded while quality is dropped, of v1 too."""
+_DOCUMENT_EVERY = 10
+"""One answer in this number has the bad document, of v1 and v2 by turns. It is coprime to the number of questions."""
+_DOCUMENT_AT = 4
+_PASSAGE = {
+    "chunk_id": "sale-1",
+    "document_id": BAD_DOCUMENT,
+    "text": "Clearance sale: all prices of this leaflet ended on 31 January 2020.",
+    "score": 0.41,
+    "retrieval_method": "bm25",
+}
 DROPPED_SHARE = 1 - 1 / _V1_EVERY
 """Share of the alert drill's answers whose quality drops."""
 
@@ -91,7 +103,9 @@ def interaction(number: int, ended_at: datetime) -> Event:
 def drill(number: int, ended_at: datetime, *, dropped: bool) -> Event:
     """Return the interaction of this number in the alert drill: every fourth is of v1, the others are of v2.
 
-    While quality is dropped, v2 gives the ungrounded answers of its samples; else it answers as v1 does.
+    While quality is dropped, v2 gives the ungrounded answers of its samples; else it answers as v1 does. Then, too,
+    every tenth answer has the bad document, and is not grounded either. Each round of the questions is a session of
+    its own.
 
     >>> from datetime import UTC
     >>> event = drill(1, datetime(2026, 11, 21, 10, tzinfo=UTC), dropped=False)
@@ -101,8 +115,15 @@ def drill(number: int, ended_at: datetime, *, dropped: bool) -> Event:
     question = QUESTIONS[number % len(QUESTIONS)]
     version = "v2" if number % _V1_EVERY else "v1"
     found = {sample["event_id"]: sample for sample in samples()}
-    release, answer = found[f"{question}-{version}"], found[f"{question}-{version if dropped else 'v1'}"]
+    has_document = dropped and number % _DOCUMENT_EVERY == _DOCUMENT_AT
+    release = found[f"{question}-{version}"]
+    answer = found[f"{question}-{'v2' if dropped and (version == 'v2' or has_document) else 'v1'}"]
     sample = {**answer, "pipeline_version": version, "model": release["model"]}
+    if "session_id" in sample:
+        sample["session_id"] = f"{sample['session_id']}-{number // len(QUESTIONS)}"
+    if has_document:
+        contexts = sample["contexts"]
+        sample["contexts"] = [*contexts, {**_PASSAGE, "rank": len(contexts) + 1}]
     return _ended(sample, f"drill-{number}", number, ended_at)
 
 

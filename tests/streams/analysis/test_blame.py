@@ -314,6 +314,22 @@ def test_a_range_without_events_says_when_they_are() -> None:
         blame_scope("unsupported_risk", Settings(), AFTER, IN_TIME)
 
 
+def test_a_hundred_thousand_ids_keep_within_the_limit_of_memory() -> None:
+    """As many are kept as the limit says, and what is kept of those that were left out grows with its logarithm."""
+    codes = ValueCodes(1_000, frozenset())
+    for n in range(100_000):
+        codes.code("document", f"d{n}")
+    kept = [each for each in codes.names if each is not None]
+    assert 300 < len(kept) <= 1_000
+    assert len(codes.names) == len(codes.facet) < 6_000
+    assert codes.share == 2**-7
+
+
+def test_answers_without_contexts_have_causes_too() -> None:
+    without = [{name: value for name, value in each.items() if name != "document_ids"} for each in incident(tenant="a")]
+    assert [each.facets for each in blamed(without).causes] == [{"tenant": "a"}]
+
+
 def test_ten_thousand_documents_of_an_event_are_cut() -> None:
     codes = new_codes(Settings())
     rows = rows_of([evaluation(n, bad=False, document_ids=[f"d{d}" for d in range(10_000)]) for n in range(5)], codes)
