@@ -22,6 +22,8 @@ from ragweir.streams.settings import Settings
 _LIVE = "live"
 _MAX_CLOCK_ERROR = timedelta(days=1)
 """Events whose time is this much later than their record's timestamp are still found by time."""
+_MAX_DELAY = timedelta(days=1)
+"""Evaluations that are written this much later than their event are still found by time."""
 
 ShowProgress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows the progress of a task, from its name and its total, for the length of a `with` block."""
@@ -63,18 +65,21 @@ class EvaluationSource:
         run = "" if name == _LIVE else f"run.{name}."
         return cls(settings, name, None, f"{settings.topics.prefix}{run}evaluations")
 
-    def values(self, progress: ShowProgress, since: datetime | None = None) -> Iterator[bytes]:
+    def values(
+        self, progress: ShowProgress, since: datetime | None = None, until: datetime | None = None
+    ) -> Iterator[bytes]:
         """Return the evaluations as JSON: those of the file, or the records that the topic holds now.
 
         Args:
             progress: shows the progress, in bytes of a file or offsets of a topic.
             since: older events may be left out, but not all are.
+            until: newer events may be left out, and evaluations that were written a day after it.
 
         Raises:
             PermanentError: if the source cannot be read.
             Unreachable: if no broker answers.
         """
-        return self._records(progress, since) if self.file is None else self._values_of(self.file, progress)
+        return self._records(progress, since, until) if self.file is None else self._values_of(self.file, progress)
 
     def evaluations(
         self, progress: ShowProgress, since: datetime | None = None
@@ -96,11 +101,12 @@ class EvaluationSource:
         except OSError as error:
             raise PermanentError(f"{self.name} cannot be read: {error.strerror}") from None
 
-    def _records(self, progress: ShowProgress, since: datetime | None) -> Iterator[bytes]:
+    def _records(self, progress: ShowProgress, since: datetime | None, until: datetime | None) -> Iterator[bytes]:
         # At the start of the calendar the result would be before its first day.
         since_ms = max(0, int((since.timestamp() - _MAX_CLOCK_ERROR.total_seconds()) * 1000)) if since else None
+        until_ms = int((until.timestamp() + _MAX_DELAY.total_seconds()) * 1000) if until else None
         try:
-            part = offset_range(self.settings, self.topic, since_ms=since_ms)
+            part = offset_range(self.settings, self.topic, since_ms=since_ms, until_ms=until_ms)
         except PermanentError as error:
             raise PermanentError(f"{self.name} is no file here, and {error}") from None
         with progress(f"reading {self.topic}", len(part)) as moved:

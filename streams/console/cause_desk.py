@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock, Thread
 
-from ragweir.errors import ReadTooLong
+from ragweir.errors import RagweirError, ReadTooLong
 from ragweir.streams.analysis.blame.blame_question import BlameQuestion
 from ragweir.streams.analysis.blame.blame_report import BlameReport
 from ragweir.streams.runtime.machine import machine
@@ -43,6 +43,15 @@ class CauseDesk:
             return found.result(self._wait_s)
         except TimeoutError:
             return None
+        except RagweirError:
+            self._forget(question, found)
+            raise
+
+    def _forget(self, question: BlameQuestion, failed: Future[BlameReport]) -> None:
+        """Forget a failure, which a page has shown, so that the next one tries again."""
+        with self._lock:
+            if self._asked.get(question, (0.0, None))[1] is failed:
+                del self._asked[question]
 
     def _future(self, question: BlameQuestion) -> Future[BlameReport]:
         with self._lock:

@@ -72,4 +72,6 @@ def content_of_topics(settings: Settings, counts: RequestCounts | None = None) -
 
 def _causes(settings: Settings, question: BlameQuestion) -> BlameReport:
     source = EvaluationSource.named(settings, "live")
-    return causes_of(settings, question, source.values(unseen, question.start), source.topic, machine.now())
+    return causes_of(
+        settings, question, source.values(unseen, question.start, question.end), source.topic, machine.now()
+    )

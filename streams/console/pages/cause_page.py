@@ -65,7 +65,9 @@ def cause_routes(content: ConsoleContent) -> list[BaseRoute]:
                 report = desk.ask(BlameQuestion(name, since, until, query.where))
             except RagweirError as error:
                 problem = str(error)
-        rows = [] if report is None else list(_rows(report, query, name))
+        slo = name if name in {each.name for each in content.settings.slo} else None
+        bad = None if report is None else _bad(report, query, slo)
+        rows = [] if report is None or bad is None else list(_rows(report, bad))
         content.seen.add(request.state.person, _examples(rows))
         return render(
             request,
@@ -80,7 +82,7 @@ def cause_routes(content: ConsoleContent) -> list[BaseRoute]:
             left_out=0 if report is None else max(0, len(report.causes) - _CAUSES),
             problem=problem,
             is_pending=report is None and not problem and name is not None and state.kept.answers,
-            all_bad=None if report is None else str(_bad(report, query, name)),
+            all_bad=str(bad),
         )
 
     return [Route("/cause", cause)]
@@ -108,7 +110,7 @@ def _asked(text: str) -> tuple[AnswerQuery, str | None]:
     return query, name
 
 
-def _rows(report: BlameReport, query: AnswerQuery, name: str | None) -> Iterator[CauseRow]:
+def _rows(report: BlameReport, bad: AnswerQuery) -> Iterator[CauseRow]:
     shown = report.causes[:_CAUSES]
     most = max((each.numbers.high for each in shown), default=1.0)
     for cause in shown:
@@ -117,19 +119,19 @@ def _rows(report: BlameReport, query: AnswerQuery, name: str | None) -> Iterator
         places = (min(1.0, max(0.0, each / most)) for each in limits)
         pairs = list(zip_longest(cause.bad_examples, cause.good_examples))
         values = {**(holder.facets if holder else {}), **cause.facets}
-        found = _with_values(_bad(report, query, name), values, cause)
+        found = _with_values(bad, values, cause)
         title = None if holder is None else holder.title
         yield CauseRow(cause, title, None if found is None else str(found), pairs, *places)
 
 
-def _bad(report: BlameReport, query: AnswerQuery, name: str | None) -> AnswerQuery:
-    """Return the list of all bad answers, worst first."""
+def _bad(report: BlameReport, query: AnswerQuery, slo: str | None) -> AnswerQuery:
+    """Return the list of all bad answers, worst first; those of an SLO are bad by its rule."""
     asked = report.criterion
-    found = replace(query, sort=asked.metric, ascending=asked.higher_is_better)
-    if query.slo is not None and query.slo == name:
+    found = replace(query, sort=asked.metric, ascending=asked.higher_is_better, slo=slo)
+    if slo is not None:
         return found
     side = {"high" if asked.higher_is_better else "low": asked.threshold}
-    return replace(found, slo=None, ranges=(MetricRange(asked.metric, **side),))
+    return replace(found, ranges=(MetricRange(asked.metric, **side),))
 
 
 def _with_values(query: AnswerQuery, values: dict[str, str], cause: NamedCause) -> AnswerQuery | None:

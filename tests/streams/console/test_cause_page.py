@@ -95,6 +95,8 @@ def test_a_cause_leads_to_its_bad_answers(evaluations: Path) -> None:
         links = [unescape(each) for each in re.findall(r'data-row href="([^"]+)"', html)]
         assert [f"{n} answers</h1>" in found.page(link) for n, link in zip((46, 33), links, strict=True)] == [True] * 2
         assert "\u202e" not in html
+        by_name = found.page("/cause?metric=grounded")
+        assert [unescape(each) for each in re.findall(r'data-row href="([^"]+)"', by_name)] == links
         by_metric = found.page("/cause?metric=unsupported_risk&application=support-bot")
         assert "min.unsupported_risk=" in by_metric
 
@@ -202,6 +204,21 @@ def test_a_page_waits_for_a_short_time_and_asks_again() -> None:
     for name in "abcd":
         with pytest.raises(PermanentError, match=f"no answer to {name}"):
             patient.ask(BlameQuestion(name))
+
+
+def test_a_failure_is_shown_once_and_tried_again() -> None:
+    answers: list[Any] = [PermanentError("no broker answers"), "a report"]
+
+    def compute(_: BlameQuestion) -> BlameReport:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    desk = CauseDesk(compute, wait_s=30)
+    with pytest.raises(PermanentError):
+        desk.ask(BlameQuestion("a"))
+    assert [desk.ask(BlameQuestion("a")), desk.ask(BlameQuestion("a"))] == ["a report", "a report"]
 
 
 def test_a_page_that_waits_loads_again(evaluations: Path) -> None:
