@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import version
 from time import process_time
 
@@ -23,8 +24,10 @@ from bench.blame import RIGHT, found_in
 from bench.served_documents import ServedTraffic, TrafficKind, served
 from tools import tables
 
-_KIND = TrafficKind(events=8_000, documents=100, servings=300)
+_KIND = TrafficKind(events=4_000, documents=40, servings=300)
 _LEAST = 20
+_ALPHAS = (0.6, 0.95)
+"""Weights of the error beside the size: sliceline's default, and one that prefers small slices."""
 _LEVELS = 2
 """Number of values of a slice, since a document that is bad with one version is two."""
 Names = frozenset[str]
@@ -57,10 +60,10 @@ def _bubble_up(traffic: ServedTraffic, most: int) -> list[Names]:
     return [frozenset([names[each]]) for each in np.argsort(-difference)[:most].tolist()]
 
 
-def _sliceline(traffic: ServedTraffic, most: int) -> list[Names]:
+def _sliceline(alpha: float, traffic: ServedTraffic, most: int) -> list[Names]:
     names, has = _columns(traffic)
     # It takes each value of a column for one of a slice, the lack of a document too, which says nothing.
-    found = Slicefinder(alpha=0.95, k=8 * most, max_l=_LEVELS, min_sup=_LEAST, verbose=False)
+    found = Slicefinder(alpha=alpha, k=8 * most, max_l=_LEVELS, min_sup=_LEAST, verbose=False)
     found.fit(has.astype(np.int64), traffic.bad.astype(float))
     slices: list[Names] = []
     for each in found.top_slices_:
@@ -72,7 +75,7 @@ def _sliceline(traffic: ServedTraffic, most: int) -> list[Names]:
 
 RANKINGS: Mapping[str, Ranking] = {
     "blame": _blame,
-    f"sliceline {version('sliceline')}": _sliceline,
+    **{f"sliceline {version('sliceline')}, alpha {alpha}": partial(_sliceline, alpha) for alpha in _ALPHAS},
     "BubbleUp": _bubble_up,
 }
 
