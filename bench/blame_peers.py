@@ -90,7 +90,7 @@ def table(seeds: int = 20) -> Iterator[Table]:
         *("ranking", *RIGHT, "nothing", "CPU ms"),
         title="Causes that are named rightly",
         caption=f"{_KIND.events:,} answers, {_KIND.documents} documents, {_KIND.servings} with the planted one; "
-        f"of {seeds} seeds. `nothing`: traffic without a cause, of which a ranking without a test always names one.",
+        f"of {seeds} seeds. `nothing`: traffic without a cause, in which none is to be named.",
     )
     hits: dict[str, Counter[str]] = {each: Counter() for each in RANKINGS}
     spent = dict.fromkeys(RANKINGS, 0.0)
