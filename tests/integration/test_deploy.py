@@ -33,6 +33,7 @@ from ragweir.streams.runtime.processes.supervisor import UP_PORT
 from ragweir.streams.services.evaluate.from_settings import evaluate_config
 from ragweir.streams.services.export.exposition import Exposition, label_names
 from ragweir.streams.services.export.service import PROJECTIONS
+from ragweir.streams.services.export.shift_series import FAMILIES as SHIFTS
 from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.services.judge.from_settings import judge_config
 from ragweir.streams.services.judge.pricing import price_of
@@ -80,7 +81,7 @@ def must_be_a_command(arguments: list[str]) -> None:
     """Whether ragweir has this command with these options, as its own parser sees it."""
     command = typer.main.get_command(app)
     context = command.make_context("ragweir", list(arguments))
-    while getattr(command, "commands", None):
+    while getattr(command, "commands", None) and (context._protected_args or context.args):
         name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         context = command.make_context(name, rest, parent=context)
 
@@ -125,7 +126,7 @@ def exposed() -> dict[str, set[str]]:
         if not sample.startswith("#"):
             name, _, rest = sample.partition("{")
             series.setdefault(name, {"instance", "job"}).update(re.findall(r'(\w+)="', rest))
-    return series
+    return series | {family.name: {"instance", "job", "application", "metric"} for family in SHIFTS}
 
 
 def test_the_dashboard_is_kept_as_jq_writes_it() -> None:
@@ -184,6 +185,7 @@ def test_an_expression_asks_only_for_series_and_labels_that_exist(expression: st
 
 def test_the_dashboard_shows_every_series_of_windows() -> None:
     windows = {name for name in exposed() if name.startswith("ragweir_window_")} - {line.name for line in TABLE}
+    windows -= {family.name for family in SHIFTS}  # Of some of them only.
     assert windows == set(re.findall(r"\bragweir_window_\w+", " ".join(EXPRESSIONS))) & windows
 
 
