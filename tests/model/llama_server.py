@@ -49,13 +49,17 @@ class LlamaServer:
 
     def tokens(self) -> tuple[int, int]:
         """The tokens that it has read and written since its start, by its own count."""
+        return self._count("prompt_tokens_total"), self._count("tokens_predicted_total")
+
+    def is_working(self) -> bool:
+        """Whether it works on an answer."""
+        return self._count("requests_processing") > 0
+
+    def _count(self, name: str) -> int:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
-        read, written = (
-            int(float(re.search(rf"^llamacpp:{name} (\S+)$", text, re.MULTILINE)[1]))  # type: ignore[index]
-            for name in ("prompt_tokens_total", "tokens_predicted_total")
-        )
-        return read, written
+            found = re.search(rf"^llamacpp:{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        assert found
+        return int(float(found[1]))
 
     def _is_ready(self) -> bool:
         assert self.process is not None
