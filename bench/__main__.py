@@ -17,6 +17,7 @@ from bench import (
     console,
     coverage,
     dataset_cost,
+    documents,
     feedback_cost,
     growth,
     judging,
@@ -77,6 +78,8 @@ TABLES: Mapping[str, Make] = {
     "blame-planted": blame.planted,
     "blame-plants": blame.plants,
     "shift": shift.tables,
+    "documents-cost": documents.cost,
+    "documents-day": documents.day,
     "anchors": anchors.false_alarms,
     "anchors-power": anchors.power,
 }

@@ -188,7 +188,7 @@ class RowWriter:
                 "suites": suites,
                 "facets": tuple(codes.facets),
                 "values": tuple(codes.values),
-                "columns": {name: _packed(column, COLUMNS[name]) for name, column in columns.items()},
+                "columns": {name: packed(column, COLUMNS[name]) for name, column in columns.items()},
             }
         )
 
@@ -259,6 +259,10 @@ def _chances(evaluations: Sequence[Evaluation]) -> tuple[tuple[str, ...], list[f
     return suites, list(chain.from_iterable([chances[id(each)] for each in every]))
 
 
-def _packed(column: Any, kind: str) -> str:
-    """Return numbers, or bytes that are some, in base64."""
+def packed(column: Any, kind: str) -> str:
+    """Return numbers, or bytes that are some, in base64.
+
+    >>> packed([1, 2], "<u2"), packed(b"ab", "<u8")
+    ('AQACAA==', 'YWI=')
+    """
     return b64encode(column if isinstance(column, bytes) else np.asarray(column, dtype=kind).tobytes()).decode()
