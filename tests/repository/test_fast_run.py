@@ -1,5 +1,6 @@
 """`make test-fast` stays fast: it leaves out what is marked slow, and a test in it that starts a process fails."""
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -29,6 +30,37 @@ def test_it_leaves_out_what_is_slow_and_all_that_needs_other_programs() -> None:
     assert '-m "not long and not heavy and not slow"' in TARGET[1]
     folders = set(re.findall(r"tests/(\w+)", TARGET[1]))
     assert folders == {"schemas", "metrics", "kernel", "streams", "repository"}
+
+
+STARTERS = {"begun", "program", "ragweir", "subprocess"}
+LEFT_OUT = ("mark.slow", "mark.heavy", "mark.long")
+
+
+def test_what_starts_a_process_by_itself_is_marked() -> None:
+    """Also in `make test`; what starts one through a fixture or another function fails in `make test-fast` alone."""
+    assert TARGET
+    found = []
+    for folder in re.findall(r"tests/\w+", TARGET[1]):
+        for path in sorted((ROOT / folder).rglob("test_*.py")):
+            text = path.read_text(encoding="utf-8")
+            if "pytestmark = pytest.mark." in text or not re.search("import subprocess|from commands import", text):
+                continue
+            tree = ast.parse(text)
+            imported = {
+                alias.asname or alias.name
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for alias in node.names
+                if alias.name == "subprocess" or getattr(node, "module", None) == "commands"
+            }
+            for test in tree.body:
+                if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+                    marks = " ".join(map(ast.unparse, test.decorator_list))
+                    called = {node.func for node in ast.walk(test) if isinstance(node, ast.Call)}
+                    starts = {ast.unparse(each).partition(".")[0] for each in called} & imported & STARTERS
+                    if starts and not any(each in marks for each in LEFT_OUT):
+                        found.append(f"{path.relative_to(ROOT)}::{test.name}")
+    assert found == [], "marked slow, make test-fast leaves them out"
 
 
 @pytest.mark.slow

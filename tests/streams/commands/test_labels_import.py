@@ -128,6 +128,7 @@ def test_scores_of_langfuse_find_their_events_by_span_and_trace(tmp_path: Path) 
     assert kinds == {"span": 5, "trace": 12}
 
 
+@pytest.mark.slow
 def test_verdicts_of_a_benchmark_are_imported_and_reported(tmp_path: Path) -> None:
     """From the published file to the table: TPR is that of the plain counts of answers with a majority."""
     if not DATA.exists():
