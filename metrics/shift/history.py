@@ -24,7 +24,7 @@ TESTED_DAYS = 7
 BASELINE_DAYS = 21
 """Number of days before these that give the baseline, of which `baseline.FEWEST_DAYS` need events."""
 KEPT_DAYS = BASELINE_DAYS + TESTED_DAYS + 1
-_ALL_DAYS = 100_000
+_ALL_DAYS = 400
 SCALE = 1_000_000
 """Sums are in millionths."""
 DAY_S = 86_400
@@ -108,7 +108,7 @@ class ShiftHistory:
     Args:
         metrics: the bounds of the metrics, by name.
         step_s: length in seconds of the windows that are tested; it divides a day.
-        keeps_all: true to keep all days, for `past_day`; else those that `states` needs are kept.
+        keeps_all: true to keep the last 400 days, for `past_day`; else those that `states` needs are kept.
 
     >>> history = ShiftHistory({"context_support": (0.0, 1.0)}, step_s=3600)
     >>> one = np.array([[100_000_000, 70_000_000, 50_000_000]])  # 100 events with a mean of 0.7 in each hour.

@@ -163,7 +163,7 @@ def rehearsal(
     evaluations = EvaluationSource.named(effective, source)
     shifts = None
     if effective.shift.enabled:
-        shifts = ShiftCounter(ShiftMetrics(known_catalogue(effective)), effective.shift.max_applications)
+        shifts = ShiftCounter(ShiftMetrics(known_catalogue(effective)), effective.shift.max_applications, now)
     found = _read(counting, shifts, evaluations, start, end)
     with Bars() as bars:
         found = with_causes(found, effective, slos, partial(evaluations.values, bars.shown), now)

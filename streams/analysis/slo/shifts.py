@@ -1,8 +1,8 @@
 """Rehearsal of the alert on shifts: when `RagweirQualityShifted` would have fired on past events.
 
 Sums, baselines and evidence are those of `export`: each day is tested with the seven days before it, against the three
-weeks before these. Metrics of a judge are left out. Evaluations may come in any order; memory grows with the days, not
-with the evaluations.
+weeks before these. Metrics of a judge are left out. Evaluations may come in any order; memory grows with the
+days, of which the last 400 are kept, not with the evaluations.
 """
 
 from __future__ import annotations
@@ -78,15 +78,16 @@ class ShiftCounter:
     Args:
         metrics: the metrics that are tested; those of a judge are left out.
         max_applications: maximum number of applications; others are left out.
+        now: the present time; events after it have wrong clocks, and are left out.
     """
 
-    def __init__(self, metrics: ShiftMetrics, max_applications: int) -> None:
-        self._metrics, self._most = metrics, max_applications
+    def __init__(self, metrics: ShiftMetrics, max_applications: int, now: datetime) -> None:
+        self._metrics, self._most, self._now = metrics, max_applications, now
         self._histories: dict[str, ShiftHistory] = {}
 
     def add(self, evaluation: Evaluation | EvaluationRecord) -> None:
         """Count one evaluation; a judged one repeats the scores of another."""
-        if evaluation.stage == "judged":
+        if evaluation.stage == "judged" or evaluation.event_time > self._now:
             return
         application = evaluation.application or ""
         if application not in self._histories and len(self._histories) < self._most:

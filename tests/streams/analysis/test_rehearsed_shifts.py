@@ -40,7 +40,7 @@ def evaluations(drop: float = 0.3, days: int = DAYS, *, application: str = "bot"
 
 
 def rehearsed(*given: Iterator[Evaluation], most: int = 10) -> ShiftRehearsal:
-    counter = ShiftCounter(METRICS, most)
+    counter = ShiftCounter(METRICS, most, START + timedelta(days=DAYS))
     for each in given:
         for evaluation in each:
             counter.add(evaluation)
@@ -68,6 +68,26 @@ def test_without_a_drop_nothing_fires_and_three_weeks_are_needed() -> None:
     assert rehearsed(evaluations(0.0)).firings == ()
     short = rehearsed(evaluations(days=21))
     assert (short.days, short.tested, short.firings) == (21, 0, ())
+
+
+def test_wrong_clocks_change_nothing_and_take_bounded_memory() -> None:
+    """Of 3,000 days in the past and in the future the last 400 of the past are kept."""
+    wrong = [
+        Evaluation(
+            event_id="w",
+            event_time=START + timedelta(days=days),
+            application="bot",
+            scores={"context_support": 0.1},
+            catalogue_version="1",
+        )
+        for days in (*range(-40_000, -37_000), *range(100, 1_100), 2_000_000)
+    ]
+    counter = ShiftCounter(METRICS, 10, START + timedelta(days=DAYS))
+    for each in (*wrong, *evaluations()):
+        counter.add(each)
+    assert counter.rehearse().firings == rehearsed(evaluations()).firings
+    (history,) = counter._histories.values()
+    assert len(history.days) <= 401
 
 
 def test_each_application_is_by_itself_and_those_above_the_limit_are_left_out() -> None:
