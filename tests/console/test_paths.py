@@ -72,13 +72,14 @@ def test_the_link_of_an_alert_leads_to_the_evidence_about_the_worst_answer(tmp_p
 def test_the_link_of_an_alert_leads_over_a_document_to_its_bad_answers(tmp_path: Path) -> None:
     """From the page of causes, of whose documents one has all the bad answers, to the evidence about one of them."""
     wrong = "Nothing of this is anywhere. It costs 99 dollars on Mars."
+    right = "The parcel is sent by post. It takes 12 days to Europe."  # As long, in the same language.
     events = [
         {
             **EVENTS[n % 30],
             "event_id": f"e{n}",
             "query": f"Query {n}?",
-            "response": wrong if n % 6 == 0 and n % 4 != 2 else "Passage.",
-            "contexts": [{"document_id": "d7" if n % 6 == 0 else f"d{n % 5}", "text": "Passage."}],
+            "response": wrong if n % 6 == 0 and n % 4 != 2 else right,
+            "contexts": [{"document_id": "d7" if n % 6 == 0 else f"d{n % 5}", "text": right}],
         }
         for n in range(240)
     ]
