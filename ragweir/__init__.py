@@ -67,7 +67,7 @@ __all__ = [
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {
-        "BlameReport": "ragweir.streams.analysis.blame.blaming",
+        "BlameReport": "ragweir.streams.analysis.blame.blame_report",
         "Comparison": "ragweir.streams.analysis.compare.comparison",
         "ConfigurationError": "ragweir.errors",
         "Dataset": "ragweir.streams.analysis.dataset.building",

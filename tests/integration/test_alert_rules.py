@@ -185,7 +185,7 @@ def test_the_links_of_alerts_to_the_console_are_those_that_prometheus_makes(tool
     link_tests(tests, slos, url)
     (tmp_path / "slo.yml").write_text(slo_rules.written(rules))
     (tmp_path / "tests.yml").write_text(slo_rules.written(tests))
-    assert f"{url}/answers?slo={slos[0].name}&" in (tmp_path / "tests.yml").read_text()
+    assert f"{url}/cause?slo={slos[0].name}&" in (tmp_path / "tests.yml").read_text()
     done = promtool(tools, "test", "rules", tmp_path / "tests.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     (tmp_path / "tests.yml").write_text(slo_rules.written(synthetic_tests(slos, "slo.yml")))
