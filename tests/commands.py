@@ -18,7 +18,7 @@ from services import Service, eventually
 
 ROOT = Path(__file__).parent.parent
 COMMAND = (sys.executable, "-m", "ragweir.streams.commands")
-_PATIENCE_S = 120
+_PATIENCE_S = 240
 
 
 def environment(**more: str) -> dict[str, str]:
