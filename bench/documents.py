@@ -1,4 +1,4 @@
-"""What the topic `documents` costs: CPU of facets and rows in evaluate, and time and memory of blame over many rows."""
+"""Costs of the topic `documents`: CPU of facets and rows in evaluate, and time and memory of blame over many rows."""
 
 from __future__ import annotations
 

@@ -141,7 +141,8 @@ def rehearsal(
     burns slowly. An SLO is written `"NAME: METRIC >= NUMBER for SHARE%"`, or with `<=`, and optionally ends with
     `where tenant=acme and labels.region=eu`. The exit status is 0 whether or not an alert fired.
 
-    Of the first pages `ragweir blame` names the causes, among the events since the start of the long window.
+    For each of the first pages, the causes that `ragweir blame` finds among the events since the start of the long
+    window are shown.
 
     `ragweir slo rehearse --from 7d --slo "relevant: context_support >= 0.5 for 95%" --by tenant --picture past.html`
 

@@ -18,7 +18,7 @@ class PageState(NamedTuple):
 
     kept: StoreState
     lag: str | None
-    """How far evaluation is behind, in words; None of files, which nothing follows."""
+    """The lag of evaluation, in words; None of files, which nothing follows."""
 
 
 class LagWatch:

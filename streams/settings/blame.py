@@ -28,7 +28,7 @@ class BlameSettings(SettingsGroup):
     """The search for causes of bad answers, `ragweir blame`, and the causes that are silenced."""
 
     enabled: bool = False
-    """True to write a row for each event to the topic `documents`, about 150 bytes, from which `ragweir blame` finds
+    """True to write a row for each event to the topic `documents`, about 200 bytes, from which `ragweir blame` finds
     causes without a file."""
 
     max_documents: Annotated[int, Field(ge=1000, le=100_000_000)] = 2_000_000

@@ -18,7 +18,7 @@ class ShiftSettings(SettingsGroup):
     """
 
     enabled: bool = True
-    """Whether `export` tests means for shifts. It then reads the windows of the last 29 days at its start."""
+    """True to test means for shifts in `export`, which then reads the windows of the last 29 days at its start."""
     max_applications: Annotated[int, Field(ge=1, le=1_000)] = 10
     """Maximum number of applications whose metrics are tested, in the order in which windows name them. Each takes 10
     to 20 MB."""

@@ -19,7 +19,7 @@ from ragweir.streams.playground.local.prometheus import programs
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 _NOT_RUN_AT_MOST = 24
-_BYTES_AT_MOST = 8_500
+_BYTES_AT_MOST = 8 * 1024
 _PROMETHEUS = ("promtool", "prometheus", "amtool", "alertmanager")
 
 

@@ -24,7 +24,7 @@ MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BlameQuestion:
-    """What is asked: the answers of a range that are bad by a metric or an SLO."""
+    """A question about causes: which answers count, and the metric or SLO by which they are bad."""
 
     name: str
     """Name of an SLO or a metric."""

@@ -1,4 +1,4 @@
-"""What blame finds: the causes with their names and examples, in words and as JSON."""
+"""The report of blame: the causes with their names and examples, in words and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What blame reads of events, whether they come from files or from the topic `documents`."""
+"""The interface through which blame reads events, of files and of the topic `documents` alike."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _CLOCK_ERROR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class TopicQuestion:
-    """What is asked of the topic."""
+    """A question about causes to the topic."""
 
     name: str | None
     """Name of an SLO or a metric; None for the first SLO."""

@@ -68,7 +68,7 @@ class OriginalEvents:
 def with_names(report: BlameReport, originals: OriginalEvents, hashes: RowHashes) -> BlameReport:
     """Return a report with the names of documents, chunks and labels, and the ids of events, in place of hashes.
 
-    What Kafka no longer holds keeps its hash or its place, which a note says.
+    A document or event that Kafka no longer holds keeps its hash or its place, which a note says.
 
     Raises:
         Unreachable, PermanentError: as `OriginalEvents.at`.

@@ -6,89 +6,37 @@ there are too many before it, whole levels of hashes are dropped, and the share 
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.cause.cause import FEWEST
 from ragweir.metrics.cause.servings import NONE
 from ragweir.metrics.criterion import BAD, GOOD, Criterion
-from ragweir.schemas.document_rows import COLUMNS, FIELDS
+from ragweir.schemas.document_rows import FIELDS
 from ragweir.streams.analysis.blame.answer_scope import BlameScope
+from ragweir.streams.analysis.blame.event_places import EventPlaces
 from ragweir.streams.analysis.blame.facets import CHUNK, DOCUMENT
+from ragweir.streams.analysis.blame.rows_line import Column, RowsLine, read_rows
 from ragweir.streams.analysis.blame.value_codes import DROPPED, ValueCodes
 from ragweir.streams.services.shared.row_hashes import RowHashes
 
-Column = NDArray[Any]
 _HOUR_US = 3_600 * 1_000_000
 _MICROSECONDS = 1e6
 _CHANCES = 100
 """Number of classes of the probability of being judged, as of files."""
 _SALTS = {DOCUMENT: np.uint64(0), CHUNK: np.uint64(0x9E3779B97F4A7C15)}
-"""What keeps a document apart from a chunk of the same id."""
+"""Numbers that keep the hash of a document apart from that of a chunk of the same id."""
 _COMPACTED = 4_000_000
 """Number of servings after which hashes are counted."""
 _MOST_SERVINGS = 12
 """Most servings that are held for each value that may be held."""
 _LABEL = "labels."
-
-
-class _CriterionLine(msgspec.Struct):
-    metric: str
-    threshold: float
-    higher_is_better: bool
-    suite: str | None = None
-
-
-class _RowsLine(msgspec.Struct):
-    """The fields of `ragweir.schemas.document_rows.DocumentRows` that are read."""
-
-    topic: str
-    partition: int
-    stage: str
-    rows: int
-    criteria: tuple[_CriterionLine, ...] = ()
-    suites: tuple[str, ...] = ()
-    facets: tuple[str, ...] = ()
-    values: tuple[tuple[int, str], ...] = ()
-    columns: dict[str, str] = msgspec.field(default_factory=dict)
-
-    def column(self, name: str) -> Column:
-        """Return the numbers of a column."""
-        return np.frombuffer(b64decode(self.columns.get(name, ""), validate=True), dtype=COLUMNS[name])
-
-
-_DECODER = msgspec.json.Decoder(_RowsLine)
-
-
-class PlacesOfEvents(Sequence[str]):
-    """The places at which events were read, as `TOPIC/PARTITION/OFFSET/INDEX`, made when they are asked for."""
-
-    def __init__(self, sources: Sequence[tuple[str, int]], source: Column, offset: Column, index: Column) -> None:
-        self._sources, self._source, self._offset, self._index = sources, source, offset, index
-
-    @override
-    def __len__(self) -> int:
-        return len(self._source)
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[str]: ...
-    @override
-    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        topic, partition = self._sources[self._source[place]]
-        return f"{topic}/{partition}/{self._offset[place]}/{self._index[place]}"
 
 
 class TopicRows:
@@ -131,11 +79,11 @@ class TopicRows:
     def add(self, value: bytes) -> None:
         """Add the rows of a record."""
         try:
-            self._add(_DECODER.decode(value))
+            self._add(read_rows(value))
         except (msgspec.MsgspecError, ValueError, IndexError):
             self.unreadable += 1
 
-    def _add(self, record: _RowsLine) -> None:
+    def _add(self, record: RowsLine) -> None:
         if record.stage != self._stage:
             return
         asked = self._criterion
@@ -186,7 +134,7 @@ class TopicRows:
     def _append(self, name: str, column: Column) -> None:
         self._parts.setdefault(name, []).append(column)
 
-    def _in_scope(self, record: _RowsLine, time: Column, field: Column) -> NDArray[np.bool_]:
+    def _in_scope(self, record: RowsLine, time: Column, field: Column) -> NDArray[np.bool_]:
         found = np.ones(record.rows, bool)
         if self._scope.start is not None:
             found &= time >= _microseconds(self._scope.start)
@@ -196,7 +144,7 @@ class TopicRows:
             found &= self._has(record, field, name, value)
         return found
 
-    def _has(self, record: _RowsLine, field: Column, name: str, value: str) -> NDArray[np.bool_]:
+    def _has(self, record: RowsLine, field: Column, name: str, value: str) -> NDArray[np.bool_]:
         """Return which rows have a value of a dimension."""
         if name in FIELDS:
             values = [(record.facets[facet], own) for facet, own in record.values]
@@ -211,7 +159,7 @@ class TopicRows:
         found[row[hashes == own]] = True
         return found
 
-    def _named(self, record: _RowsLine, codes: Column, fields: Column) -> tuple[Column, Column]:
+    def _named(self, record: RowsLine, codes: Column, fields: Column) -> tuple[Column, Column]:
         """Return the rows and codes of named values."""
         row = np.repeat(np.arange(record.rows), record.column("value_count"))
         place, own = np.nonzero(fields >= 0)
@@ -219,12 +167,12 @@ class TopicRows:
         row = np.concatenate([row, place])
         return row[value >= 0], value[value >= 0]
 
-    def _hashed(self, record: _RowsLine, name: str) -> tuple[Column, Column, Column]:
+    def _hashed(self, record: RowsLine, name: str) -> tuple[Column, Column, Column]:
         hashes = record.column(name) ^ _SALTS[name]
         row = np.repeat(np.arange(record.rows), record.column(f"{name}_count"))
         return hashes, row, np.full(len(hashes), self._codes.facet_number(name), np.int16)
 
-    def _labels(self, record: _RowsLine) -> tuple[Column, Column, Column]:
+    def _labels(self, record: RowsLine) -> tuple[Column, Column, Column]:
         numbers = np.array([self._codes.facet_number(name) for name in record.facets] or [0], dtype=np.int16)
         row = np.repeat(np.arange(record.rows), record.column("label_count"))
         return record.column("label"), row, numbers[record.column("label_name")]
@@ -285,16 +233,14 @@ class TopicRows:
 
     @property
     def values(self) -> Sequence[Column]:
-        """How bad each event is: rows have verdicts without values."""
+        """The badness of each event: 1 if it is bad, else 0, as rows have verdicts without values."""
         bad = self._column("bad").astype(float)
         return (-bad if self._criterion.higher_is_better else bad,)
 
     @property
     def ids(self) -> Sequence[str]:
         """The places of the events."""
-        return PlacesOfEvents(
-            list(self._sources), self._column("source"), self._column("offset"), self._column("index")
-        )
+        return EventPlaces(list(self._sources), self._column("source"), self._column("offset"), self._column("index"))
 
     def columns(self) -> dict[str, Column]:
         """Return the columns of the rows; `row` and `value` are the servings."""

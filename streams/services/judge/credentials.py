@@ -34,7 +34,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """What a call carries."""
+    """The headers and the query that a call carries."""
 
     headers: Mapping[str, str]
     query: Mapping[str, str]

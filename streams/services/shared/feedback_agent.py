@@ -1,4 +1,4 @@
-"""What the agents of feedback share: records that are no feedback are unmatched, as are those that join no answer."""
+"""The parts that the agents of feedback share: rejection of records, dead letters, and counts."""
 
 from __future__ import annotations
 

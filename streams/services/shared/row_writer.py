@@ -38,7 +38,7 @@ _MICROSECONDS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class RowConfig:
-    """What rows depend on, except the events."""
+    """The settings that rows depend on."""
 
     criteria: tuple[Criterion, ...]
     """The metrics on which rows have verdicts."""
@@ -90,7 +90,7 @@ class EventRow(NamedTuple):
 
 
 class _RecordFields(NamedTuple):
-    """What all rows of a record have in common."""
+    """The fields that all rows of a record have in common."""
 
     topic: str
     partition: int
