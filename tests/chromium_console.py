@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -112,6 +113,15 @@ def log_in(page: Page, place: RunningConsole, name: str = "Ada", to: str = "/") 
     page.wait_for_url("**/")
     if to != "/":
         page.goto(to)
+
+
+def follow(page: Page, heard: Heard, address: str) -> None:
+    """Click a link to the console on a page of another site, and forget what that page loaded."""
+    link = f"<a href='{escape(address)}'>the alert</a>"
+    page.route("http://alerts.example/", lambda route: route.fulfill(body=link, content_type="text/html"))
+    page.goto("http://alerts.example/")
+    heard.reports.clear()
+    page.click("text=the alert")
 
 
 def press(page: Page, key: str) -> None:

@@ -79,7 +79,7 @@ _NEXT = """
   ragweir console FILE            the answers of `ragweir score --out` on pages
   ragweir metrics                 the metrics, with their meanings
   export RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=HOST:9092
-                                  its address; `ragweir kafka` starts one for trials
+                                  its address; `ragweir kafka` starts one to try
   ragweir doctor                  what is missing, and how to fix it
   ragweir topics create           the topics
   ragweir publish FILE            interactions, one JSON object a line
@@ -89,7 +89,7 @@ _NEXT = """
   RAGWEIR_JUDGE__API_KEY          its key
   RAGWEIR_JUDGE__MODEL            the name of a model
   RAGWEIR_JUDGE__DAILY_BUDGET_USD the most that it may cost; the rest waits
-  RAGWEIR_JUDGE__PRICES           its price, in dollars per million tokens, such as
+  RAGWEIR_JUDGE__PRICES           its price in dollars per million tokens, like
                           '{"MODEL": {"input_usd": 0.15, "output_usd": 0.6}}'"""
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import orjson
-from chromium_console import chromium, console, log_in, looking, press
+from chromium_console import chromium, console, follow, log_in, looking, press
 
 from ragweir.streams.analysis.labels.store import read_labels
 
@@ -58,11 +58,7 @@ def test_the_link_of_an_alert_leads_to_the_evidence_about_the_worst_answer(tmp_p
     worst = {**EVENTS[7], "event_id": "worst", "response": "Nothing of this is anywhere. It costs 99 dollars on Mars."}
     with console(tmp_path, [*EVENTS, worst]) as place, chromium() as browser, looking(browser, place) as (page, heard):
         log_in(page, place)
-        link = f"<a href='{place.address}/answers?sort=unsupported_risk&amp;order=desc'>alert</a>"
-        page.route("http://alerts.example/", lambda route: route.fulfill(body=link, content_type="text/html"))
-        page.goto("http://alerts.example/")
-        heard.reports.clear()
-        page.click("a")
+        follow(page, heard, f"{place.address}/answers?sort=unsupported_risk&order=desc")
         page.click("[data-row] >> nth=0")
         page.get_by_role("heading", name="lack support").or_(page.get_by_text("lack support")).first.wait_for()
         assert "It costs 99 dollars on Mars." in page.inner_text("main")
@@ -85,12 +81,8 @@ def test_the_link_of_an_alert_leads_over_a_document_to_its_bad_answers(tmp_path:
     ]
     with console(tmp_path, events) as place, chromium() as browser, looking(browser, place) as (page, heard):
         log_in(page, place)
-        times = "from=2026-11-21T10:00:00Z&amp;to=2026-11-21T11:00:00Z"
-        link = f"<a href='{place.address}/cause?metric=unsupported_risk&amp;{times}'>alert</a>"
-        page.route("http://alerts.example/", lambda route: route.fulfill(body=link, content_type="text/html"))
-        page.goto("http://alerts.example/")
-        heard.reports.clear()
-        page.click("a")
+        times = "from=2026-11-21T10:00:00Z&to=2026-11-21T11:00:00Z"
+        follow(page, heard, f"{place.address}/cause?metric=unsupported_risk&{times}")
         page.get_by_role("heading", name="document d7").wait_for()
         assert "1 cause worse than the rest" in page.inner_text("main")
         page.click("text=Its bad answers, worst first")

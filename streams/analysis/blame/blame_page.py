@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC
 from itertools import zip_longest
 
-from ragweir.streams.analysis.blame.blame_report import BlameReport, NamedCause
+from ragweir.streams.analysis.blame.blame_report import BlameReport, NamedCause, titled
 from ragweir.streams.analysis.html import document, drawing, row, table, text
 from ragweir.streams.analysis.labels.event_texts import EventTexts
 
@@ -45,8 +45,8 @@ def page(report: BlameReport, texts: Mapping[str, EventTexts]) -> str:
 
 def _name(report: BlameReport, cause: NamedCause) -> str:
     """Return the name of a cause, with the one that it is within."""
-    holder = cause.numbers.within
-    return cause.title if holder is None else f"within {report.causes[holder].title}: {cause.title}"
+    holder, own = report.holder(cause), titled(report.own_facets(cause))
+    return own if holder is None else f"within {holder.title}: {own}"
 
 
 def _kind(cause: NamedCause) -> str:

@@ -34,7 +34,7 @@ class NamedCause:
     @property
     def title(self) -> str:
         """The names of the cause."""
-        return ", ".join(f"{facet} {value}" for facet, value in self.facets.items())
+        return titled(self.facets)
 
     def data(self) -> dict[str, Any]:
         """Return the cause as JSON has it."""
@@ -53,6 +53,15 @@ class NamedCause:
             "examples": {"bad": list(self.bad_examples), "good": list(self.good_examples)},
             **({"silenced": {"reason": own.reason, "until": own.until}} if (own := self.silence) else {}),
         }
+
+
+def titled(facets: Mapping[str, str]) -> str:
+    """Return values with their facets, in words.
+
+    >>> titled({"pipeline_version": "v2", "model": "demo-small"})
+    'pipeline_version v2, model demo-small'
+    """
+    return ", ".join(f"{facet} {value}" for facet, value in facets.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +88,25 @@ class BlameReport:
         """The difference that a cause makes, in words."""
         return "worse than the rest" if self.reference == REST else "worse than before"
 
+    def holder(self, cause: NamedCause) -> NamedCause | None:
+        """Return the cause that a cause is within."""
+        return None if cause.numbers.within is None else self.causes[cause.numbers.within]
+
+    def own_facets(self, cause: NamedCause) -> dict[str, str]:
+        """Return the values of a cause without those that the cause around it has too."""
+        holder = self.holder(cause)
+        held = {} if holder is None else holder.facets
+        return {facet: value for facet, value in cause.facets.items() if held.get(facet) != value}
+
     def sentence(self, place: int) -> str:
         """Return the cause at a place in words."""
-        own = self.causes[place]
-        holder = own.numbers.within
-        within = "" if holder is None else f"within {self.causes[holder].title}, "
-        found = own.numbers
+        cause = self.causes[place]
+        holder = self.holder(cause)
+        within = "" if holder is None else f"within {holder.title}, "
+        names = titled(self.own_facets(cause))
+        found = cause.numbers
         return (
-            f"{within}{own.title}: {found.bad:,} of {found.servings:,} answers are bad, {found.excess_bad:,.0f} more "
+            f"{within}{names}: {found.bad:,} of {found.servings:,} answers are bad, {found.excess_bad:,.0f} more "
             f"than expected; {self.words} by {100 * found.difference:.0f} points ({100 * found.low:.0f} to "
             f"{100 * found.high:.0f})"
         )

@@ -36,6 +36,8 @@ class CauseRow:
     cause: NamedCause
     holder: str | None
     """Names of the cause that it is within."""
+    facets: dict[str, str]
+    """Values of the cause that the one around it has not."""
     answers: str | None
     """The query string of its bad answers; None if no filter of the list names them."""
     pairs: list[tuple[str | None, str | None]]
@@ -114,14 +116,14 @@ def _rows(report: BlameReport, bad: AnswerQuery) -> Iterator[CauseRow]:
     shown = report.causes[:_CAUSES]
     most = max((each.numbers.high for each in shown), default=1.0)
     for cause in shown:
-        holder = None if cause.numbers.within is None else report.causes[cause.numbers.within]
+        holder = report.holder(cause)
         limits = (cause.numbers.low, cause.numbers.difference, cause.numbers.high)
         places = (min(1.0, max(0.0, each / most)) for each in limits)
         pairs = list(zip_longest(cause.bad_examples, cause.good_examples))
         values = {**(holder.facets if holder else {}), **cause.facets}
         found = _with_values(bad, values, cause)
         title = None if holder is None else holder.title
-        yield CauseRow(cause, title, None if found is None else str(found), pairs, *places)
+        yield CauseRow(cause, title, report.own_facets(cause), None if found is None else str(found), pairs, *places)
 
 
 def _bad(report: BlameReport, query: AnswerQuery, slo: str | None) -> AnswerQuery:

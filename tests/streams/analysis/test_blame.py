@@ -10,11 +10,12 @@ import orjson
 import pytest
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.metrics.cause.cause import Cause
 from ragweir.metrics.criterion import Criterion
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.answer_scope import blame_scope
 from ragweir.streams.analysis.blame.blame_page import page
-from ragweir.streams.analysis.blame.blame_report import BlameReport
+from ragweir.streams.analysis.blame.blame_report import BlameReport, NamedCause
 from ragweir.streams.analysis.blame.blaming import blame_criterion, blame_rows, new_codes
 from ragweir.streams.analysis.blame.facet_rows import FacetRows, servings
 from ragweir.streams.analysis.blame.silences import Silences
@@ -451,3 +452,16 @@ def test_a_reference_without_facets_is_not_compared_by_them() -> None:
     before = [evaluation(2_000 + n, bad=False) for n in range(600)]
     found = blamed(incident(facets={"tool": ["search"]}), before)
     assert all("tool" not in each.facets for each in found.causes)
+
+
+def test_a_cause_within_another_is_named_without_what_both_have() -> None:
+    def named(within: int | None, **facets: str) -> NamedCause:
+        numbers = Cause([0], 60, 40, 30.0, 0.5, 0.3, 0.7, 0.001, -7.0, within)
+        return NamedCause(facets, (), numbers, ("e1",), ("e2",))
+
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    causes = (named(None, pipeline_version="v2"), named(0, document="d7", pipeline_version="v2"))
+    report = BlameReport(RISK, "rest", now, now, 600, 90, causes, enough=True)
+    assert report.sentence(0).startswith("pipeline_version v2: 40 of 60")
+    assert report.sentence(1).startswith("within pipeline_version v2, document d7: 40 of 60")
+    assert "within pipeline_version v2: document d7<" in page(report, {})
