@@ -8,9 +8,10 @@ import pytest
 
 from ragweir.streams.runtime.processes.child_python import python_command
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'"),
+]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SCRIPT = f"""
