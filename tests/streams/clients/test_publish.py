@@ -187,19 +187,28 @@ module._LOOK_UP_S = 2.0
 publisher = ragweir.Publisher(bootstrap_servers="127.0.0.1:1", exit_timeout_s=0.0)
 
 def look_up():
+    socket.getaddrinfo("127.0.0.1", None, flags=socket.AI_ADDRCONFIG)
+
+def look_up_for_ever():
     while True:
-        socket.getaddrinfo("127.0.0.1", None, flags=socket.AI_ADDRCONFIG)
+        look_up()
 
 for _ in range(4):
-    threading.Thread(target=look_up, daemon=True).start()
-for _ in range(8):
+    threading.Thread(target=look_up_for_ever, daemon=True).start()
+for _ in range(1000):  # until the lock was held at a fork
     if not os.fork():
+        locked = threading.Thread(target=look_up, daemon=True)
+        locked.start()
+        locked.join(2.0)
+        if not locked.is_alive():
+            os._exit(3)
         publisher.publish({})
         publisher.flush(4)
         raise SystemExit
-for _ in range(8):
-    assert os.wait()[1] == 0
-os._exit(0)
+    status = os.waitstatus_to_exitcode(os.wait()[1])
+    if status != 3:
+        os._exit(status)
+os._exit(4)
 """
 
 
@@ -207,7 +216,7 @@ os._exit(0)
 def test_a_child_that_can_look_up_no_address_drops_its_events_and_ends() -> None:
     """It was forked while another thread held the lock of the C library's getaddrinfo, which nobody opens in it."""
     done = program(sys.executable, "-c", FORKS)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.returncode, done.stderr)
     assert "forked while another thread looked up an address" in done.stderr
 
 
