@@ -145,6 +145,7 @@ TOPICS = {
             "delete",
             24 * 14,
             "none; documents, chunks, labels, sessions and questions are keyed hashes",
+            readers=("console",),
             writers=("evaluate", "judge"),
             need="blame",
         ),

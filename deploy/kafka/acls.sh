@@ -147,6 +147,9 @@ if needs judge; then
 fi
 
 # console
+if needs blame console; then
+    allow ragweir-console Read --topic "${prefix}documents"
+fi
 if needs console; then
     allow ragweir-console Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations" --topic "${prefix}labels" --topic "${prefix}labels.draws" --topic "${prefix}dead-letter"
     allow ragweir-console Write --topic "${prefix}labels"

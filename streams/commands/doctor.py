@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.analysis.checks import (
+    cause_rows,
     console,
     events,
     judge,
@@ -42,6 +43,7 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     judge.requests,
     judge.spending,
     rows.rows,
+    cause_rows.causes,
     people.people,
     user_feedback.feedback,
     console.console,

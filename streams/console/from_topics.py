@@ -7,12 +7,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from ragweir.schemas.label import WITHDRAWN
-from ragweir.streams.analysis.blame.blame_question import BlameQuestion, causes_of
-from ragweir.streams.analysis.blame.blame_report import BlameReport
+from ragweir.streams.analysis.blame.live_causes import live_causes
 from ragweir.streams.analysis.checks.lag import evaluation_lag
 from ragweir.streams.analysis.dead_letters.letters import read_letter
 from ragweir.streams.analysis.evaluation_lookup import TopicLookup
-from ragweir.streams.analysis.evaluation_source import EvaluationSource, unseen
 from ragweir.streams.analysis.evidence.answer_evidence import EvidenceRules
 from ragweir.streams.analysis.evidence.shown_texts import ShownTexts
 from ragweir.streams.analysis.labels.criteria import criteria
@@ -62,16 +60,9 @@ def content_of_topics(settings: Settings, counts: RequestCounts | None = None) -
             texts,
             labels=lambda event_id: [each for each in store.labels_of(event_id) if each.value != WITHDRAWN],
             agreement=AgreementCache(store.labels_version, lambda: report(store.people_labels(), asked)),
-            causes=partial(_causes, settings),
+            causes=lambda question: live_causes(settings, question, machine.now()),
             agreement_command="ragweir labels report",
             seen=seen,
             lag=LagWatch(partial(evaluation_lag, settings)).say,
             letter=lambda at: read_letter(found) if (found := fetcher.fetch(letters, *at)) else None,
         )
-
-
-def _causes(settings: Settings, question: BlameQuestion) -> BlameReport:
-    source = EvaluationSource.named(settings, "live")
-    return causes_of(
-        settings, question, source.values(unseen, question.start, question.end), source.topic, machine.now()
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -51,7 +51,11 @@ class BlameScope:
 
 
 def blame_scope(
-    name: str, settings: Settings, start: datetime | None = None, end: datetime | None = None
+    name: str,
+    settings: Settings,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    where: Iterable[tuple[str, str]] = (),
 ) -> BlameScope:
     """Return which answers count.
 
@@ -60,12 +64,17 @@ def blame_scope(
         settings: all settings.
         start: time of the first answer.
         end: time after the last answer.
+        where: values of dimensions that the answers must have, beside those of the SLO.
 
     Raises:
-        ConfigurationError: if the range is empty.
+        ConfigurationError: if the range is empty, or the SLO counts answers with another value alone.
     """
+    own = dict(where)
     slo = next((each for each in settings.slo if each.name == name), None)
-    return BlameScope({} if slo is None else slo.dimensions, start, end)
+    for dimension, value in ({} if slo is None else slo.dimensions).items():
+        if own.setdefault(dimension, value) != value:
+            raise ConfigurationError(f"{name} counts answers with {dimension} {value} alone, not {own[dimension]}")
+    return BlameScope(own, start, end)
 
 
 def without_answers(name: str, scope: BlameScope, first_s: float, last_s: float) -> str:

@@ -51,12 +51,8 @@ class BlameReading:
         self._settings, self._most, self._unreadable = settings, most, 0
         self._codes = new_codes(settings)
         self._criterion = blame_criterion(question.name, None, settings, known_catalogue(settings).metrics)
-        scope = blame_scope(question.name, settings, question.start, question.end)
-        own = dict(question.where)
-        for name, value in scope.where.items():
-            if own.setdefault(name, value) != value:
-                raise ConfigurationError(f"{question.name} counts answers with {name} {value} alone, not {own[name]}")
-        self._rows = FacetRows(self._criterion, self._codes, replace(scope, where=own))
+        scope = blame_scope(question.name, settings, question.start, question.end, question.where)
+        self._rows = FacetRows(self._criterion, self._codes, scope)
 
     @property
     def is_full(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -39,6 +40,10 @@ class TopicQuestion:
     threshold: float | None = None
     run_id: str | None = None
     """The replay whose rows are read; None for live ones."""
+    where: tuple[tuple[str, str], ...] = ()
+    """Values of dimensions that the answers have, beside those of the SLO."""
+    most: int | None = None
+    """Number of answers after which no further record is read; None to read all."""
 
 
 class DocumentsTopic:
@@ -64,9 +69,9 @@ class DocumentsTopic:
             name, question.threshold, settings, known_catalogue(settings).metrics
         )
         """The criterion by which answers are bad."""
-        self._scopes = [blame_scope(name, settings, question.start, question.end)]
+        self._scopes = [blame_scope(name, settings, question.start, question.end, question.where)]
         if question.against is not None:
-            self._scopes.append(blame_scope(name, settings, question.against, question.start))
+            self._scopes.append(blame_scope(name, settings, question.against, question.start, question.where))
         self.hashes = RowHashes(settings.labels.key)
         """The hashes of ids."""
 
@@ -94,6 +99,10 @@ class DocumentsTopic:
         causes, ended = Silences(self._settings.blame.silenced, now).applied(self.criterion.metric, found.causes)
         unreadable = sum(each.unreadable for each in parts[:1])
         said = [f"{unreadable:,} records of {self.topic} hold no rows, and are left out"] if unreadable else []
+        if self._is_full(parts):
+            said.append(
+                f"only {sum(map(len, parts)):,} answers of the range were read; a shorter range has all of its own"
+            )
         return replace(found, causes=causes, notes=(*found.notes, *said, *ended))
 
     def _read(self, codes: ValueCodes, progress: ShowProgress) -> list[TopicRows]:
@@ -111,7 +120,12 @@ class DocumentsTopic:
                 if record.value is not None:
                     for each in parts:
                         each.add(record.value)
+                if self._is_full(parts):
+                    break
         return parts
+
+    def _is_full(self, parts: Sequence[TopicRows]) -> bool:
+        return self._question.most is not None and sum(map(len, parts)) >= self._question.most
 
     def _check(self, rows: TopicRows, scope: BlameScope) -> None:
         rows.check(self.topic)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from ragweir.errors import PermanentError
-from ragweir.streams.analysis.blame.blame_question import BlameQuestion, causes_of
+from ragweir.streams.analysis.blame.blame_question import BlameQuestion
 from ragweir.streams.analysis.blame.blame_report import BlameReport
-from ragweir.streams.analysis.evaluation_source import EvaluationSource, unseen
+from ragweir.streams.analysis.blame.live_causes import live_causes
 from ragweir.streams.playground.demo.samples import BAD_DOCUMENT
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
@@ -34,12 +34,9 @@ class DrillCauses:
     def are_named(self, since: datetime) -> bool:
         """Return whether the planted causes are named; the question is asked every few seconds."""
         if machine.monotonic() - self._asked_s >= _EVERY_SECONDS:
-            source = EvaluationSource.named(self._settings, "live")
             question = BlameQuestion(self._settings.slo[0].name, since)
             try:
-                self.report = causes_of(
-                    self._settings, question, source.values(unseen, since), source.topic, machine.now()
-                )
+                self.report = live_causes(self._settings, question, machine.now())
             except PermanentError:
                 self.report = None
             self._asked_s = machine.monotonic()

@@ -57,6 +57,7 @@ def demo_settings(
     return from_groups(
         {
             **(_assembly(prefix) if traces else {}),
+            "blame": {"enabled": True},
             "console": console,
             "feedback": {"enabled": True, "folder": store},
             "kafka": {"bootstrap_servers": bootstrap},

@@ -1,8 +1,9 @@
 """Blame on rows of the topic `documents`: the same causes as from files, and names from the interactions."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -18,6 +19,8 @@ from ragweir.streams.analysis.blame.blaming import blame_rows, new_codes
 from ragweir.streams.analysis.blame.facet_rows import FacetRows
 from ragweir.streams.analysis.blame.original_events import OriginalEvents, with_names
 from ragweir.streams.analysis.blame.topic_rows import TopicRows, with_codes
+from ragweir.streams.analysis.checks.cause_rows import summary
+from ragweir.streams.analysis.checks.context import CheckWarning
 from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.runtime.records import Outcome, Record
 from ragweir.streams.services.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -196,3 +199,49 @@ def test_records_that_hold_no_rows_are_counted_and_leave_the_others(harm: dict[s
     assert rows.unreadable == 2
     with_codes(codes, rows, None)
     assert len(blame_rows(RISK, rows, codes).causes) == 1
+
+
+WRITTEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATENCY = Criterion("total_latency_ms", 900.0, higher_is_better=False, suite=None)
+
+
+def checked(values: list[bytes], *wanted: Criterion, now: datetime = WRITTEN) -> str:
+    written_ms = round(WRITTEN.timestamp() * 1000)
+    records = [Record("documents", 0, n, None, value, written_ms - n) for n, value in enumerate(values)]
+    return summary(records, wanted, "documents", now)
+
+
+def test_doctor_names_the_metrics_that_rows_have_verdicts_on() -> None:
+    assert checked(ROWS, RISK) == ("rows have verdicts on unsupported_risk; the newest are of 2026-11-21 12:00 UTC")
+
+
+@pytest.mark.parametrize(
+    ("records", "wanted", "days", "said"),
+    [
+        ([], RISK, 0, "documents holds no rows: evaluate and judge write them if they start with blame.enabled"),
+        ([b"{}", *ROWS], RISK, 0, "1 of the newest records of documents hold no rows"),
+        (ROWS, RISK, 2, "the newest rows of documents are of 2026-11-21 12:00 UTC; is evaluate running?"),
+        (ROWS, LATENCY, 0, "have no verdicts on total_latency_ms at 900: start evaluate and judge again"),
+        (ROWS, replace(RISK, threshold=0.4), 0, "have no verdicts on unsupported_risk at 0.4"),
+    ],
+)
+def test_doctor_warns_of_rows_that_blame_cannot_read(
+    records: list[bytes], wanted: Criterion, days: int, said: str
+) -> None:
+    with pytest.raises(CheckWarning, match=re.escape(said)):
+        checked(records, wanted, now=WRITTEN + timedelta(days=days))
+
+
+def test_rows_of_an_earlier_configuration_are_not_the_newest() -> None:
+    """The last worker that started counts."""
+    agent = EvaluateAgent(EvaluateConfig(CATALOGUE, documents=RowConfig((LATENCY, RISK), KEY)))
+    later = values([agent.handle([Record("t", 0, 0, None, orjson.dumps(EVENTS[0]), 0)])], "documents")
+    assert "total_latency_ms, unsupported_risk" in checked([*later, *ROWS], LATENCY)
+    with pytest.raises(CheckWarning, match="no verdicts on total_latency_ms"):
+        checked([*ROWS, *later], LATENCY)
+
+
+def test_judged_rows_are_missed_only_where_the_judge_wrote_some() -> None:
+    """A judge may have had nothing to judge."""
+    faithful = Criterion("faithfulness", 0.5, higher_is_better=True, suite="ragas")
+    assert "unsupported_risk" in checked(ROWS, RISK, faithful)
