@@ -14,11 +14,14 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import BaseRoute, Route
 
 from ragweir.errors import BadQuery
+from ragweir.streams.analysis.blame.blame_question import names_to_ask
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.pages.cause_query import cause_link
 from ragweir.streams.console.rendering import ZONE, render
 from ragweir.streams.console.store.answer_query import FIELDS, MAX_ROWS, TIME, AnswerQuery
 from ragweir.streams.console.store.feedback_rows import StoredFeedback
 from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer
+from ragweir.streams.services.shared.from_settings import known_catalogue
 
 _PATH = "/answers"
 _FORM = ("metric", "low", "high", "given")
@@ -58,6 +61,10 @@ class ListCell:
 
 def list_routes(content: ConsoleContent) -> list[BaseRoute]:
     """Return the routes of the page."""
+    catalogue = known_catalogue(content.settings).metrics
+
+    def is_asked(metric: str) -> bool:
+        return metric in names_to_ask(content.settings, catalogue, [metric])
 
     def answers(request: Request) -> Response:
         wanted = _from_form(request.url.query)
@@ -73,6 +80,7 @@ def list_routes(content: ConsoleContent) -> list[BaseRoute]:
             query=query,
             page=page,
             search=str(query.page()),
+            causes=cause_link(query, is_asked),
             rows=[(each, [_cell(content, each, column.metric) for column in columns]) for each in page.answers],
             columns=columns,
             by_time=_sorted(query, TIME),

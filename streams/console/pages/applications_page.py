@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 from ragweir.streams.analysis.labels.report import AgreementTable
 from ragweir.streams.analysis.slo.row_outcomes import SloSums
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.pages.cause_query import cause_link
 from ragweir.streams.console.rendering import render
 from ragweir.streams.console.store.answer_query import AnswerQuery
 from ragweir.streams.console.store.applications import ApplicationCounts
@@ -45,6 +46,8 @@ class SloShare(NamedTuple):
     sums: SloSums
     query: str
     """The query string of the bad answers, worst first."""
+    causes: str | None
+    """The address of their causes; None if no answer is bad."""
 
 
 class FeedbackLink(NamedTuple):
@@ -128,7 +131,7 @@ def _slos(content: ConsoleContent, counts: ApplicationCounts, of: AnswerQuery) -
             bad = AnswerQuery(
                 where=of.where, since=of.since, slo=slo.name, sort=slo.metric, ascending=slo.at_least is not None
             )
-            yield SloShare(slo, sums, str(bad))
+            yield SloShare(slo, sums, str(bad), cause_link(bad, bool) if sums.bad else None)
 
 
 def _bars(counts: ApplicationCounts) -> Iterator[SparkBar]:

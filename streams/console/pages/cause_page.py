@@ -19,14 +19,13 @@ from ragweir.streams.analysis.blame.blame_report import BlameReport, NamedCause
 from ragweir.streams.analysis.blame.facets import DOCUMENT
 from ragweir.streams.console.cause_desk import CauseDesk
 from ragweir.streams.console.content import ConsoleContent
+from ragweir.streams.console.pages.cause_query import cause_problem
 from ragweir.streams.console.rendering import ZONE, render
 from ragweir.streams.console.store.answer_query import FIELDS, AnswerQuery, MetricRange
 from ragweir.streams.services.shared.from_settings import known_catalogue
 
 _SPAN = timedelta(days=1)
 _CAUSES = 50
-_ALLOWED = frozenset({"where", "since", "until", "slo"})
-"""Fields of a query that a question has, beside the metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +101,8 @@ def _asked(text: str) -> tuple[AnswerQuery, str | None]:
         name = next(iter(parse_qs(kept, max_num_fields=100).get("metric", ())), None)
     except (BadQuery, ValueError) as error:
         raise HTTPException(400, str(error)) from None
-    bare = AnswerQuery(**{each: getattr(query, each) for each in _ALLOWED})
-    if bare != query:
-        raise HTTPException(400, "causes are asked by slo or metric, from, to, and dimensions such as application")
-    if any(each.startswith("categories.") for each, _ in query.where):
-        raise HTTPException(400, "causes are asked by fields and labels, not by categories")
-    if len(dict(query.where)) < len(query.where):
-        raise HTTPException(400, "a dimension of causes has one value")
+    if problem := cause_problem(query):
+        raise HTTPException(400, problem)
     return query, name
 
 

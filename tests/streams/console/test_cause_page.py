@@ -231,3 +231,28 @@ def test_a_page_that_waits_loads_again(evaluations: Path) -> None:
         go.set()
     assert '<meta http-equiv="refresh" content="2">' in html
     assert "being computed" in html
+
+
+def test_lists_and_applications_lead_to_the_causes_among_their_answers(evaluations: Path) -> None:
+    """A list that causes cannot be asked of has no link."""
+    with pages(evaluations) as found:
+        first = re.search(r'bad</a>, <a href="([^"]+)">causes</a>', found.page("/"))
+        assert first
+        assert "2 causes worse than the rest" in found.page(unescape(first[1]))
+        bad = "slo=grounded&application=support-bot&min.unsupported_risk=0.5"
+        for query in (bad, "application=support-bot&sort=unsupported_risk&limit=7"):
+            [link] = re.findall(r'<a href="([^"]+)">Causes</a></p>', found.page(f"/answers?{query}"))
+            assert "application support-bot" in plain(html := found.page(unescape(link))), link
+            assert "2 causes worse than the rest" in html
+        for query in (
+            "",
+            "sort=total_latency_ms",
+            f"{bad}&session=s",
+            f"{bad}&categories.kind=a",
+            f"{bad}&application=b",
+        ):
+            assert "Causes</a></p>" not in found.page(f"/answers?{query}")
+
+
+def plain(html: str) -> str:
+    return re.sub(r"<[^>]+>", "", html)
