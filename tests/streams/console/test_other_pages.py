@@ -44,7 +44,7 @@ def test_each_application_has_its_bad_answers_by_slo(tmp_path: Path) -> None:
         html = pages.page("/")
         query = "/answers?application=shop&amp;from=2026-11-21T10%3A03%3A04.230000Z&amp;slo=grounded"
         query += "&amp;sort=unsupported_risk"
-        assert f'<td class="figure is-bad">50 % bad</td>\n<td class="figure"><a href="{query}">6 bad</a></td>' in html
+        assert f'<td class="figure is-bad">50 % bad</td>\n<td class="figure"><a href="{query}">6 bad</a>, ' in html
         assert '<td class="figure">0 % bad</td>' in html
         assert "6 answers</h1>" in pages.page(query.replace("&amp;", "&"))
 
