@@ -11,7 +11,7 @@ from rich.table import Table
 from bench.served_documents import HOURS, Plant, ServedTraffic, TrafficKind, served
 from ragweir.metrics.cause.causes import FoundCauses, causes
 from ragweir.metrics.cause.multiplicity import LEVEL, harmonic
-from ragweir.metrics.cause.servings import NONE, Servings
+from ragweir.metrics.cause.servings import NONE, Servings, paired
 
 DOCUMENT, VERSION = 0, 1
 """Numbers of the facets."""
@@ -32,15 +32,17 @@ def servings_of(traffic: ServedTraffic, *, with_sessions: bool = True) -> Servin
     events, per_answer = traffic.documents.shape
     documents = int(traffic.documents.max()) + 1
     place = np.arange(events)
-    return Servings(
+    return Servings.ordered(
         bad=traffic.bad,
         present=np.ones(events, bool),
         stratum=traffic.version * HOURS + traffic.hour,
         session=traffic.session if with_sessions else np.full(events, NONE),
         question=np.full(events, NONE),
         chance=traffic.ids.astype(np.uint64),
-        row=np.concatenate([np.repeat(place, per_answer), place]).astype(np.int32),
-        value=np.concatenate([traffic.documents.ravel(), documents + traffic.version]).astype(np.int32),
+        pairs=paired(
+            np.concatenate([np.repeat(place, per_answer), place]),
+            np.concatenate([traffic.documents.ravel(), documents + traffic.version]),
+        ),
         facet=np.array([DOCUMENT] * documents + [VERSION] * 2),
         schemes=np.array([np.arange(2 * HOURS), np.arange(2 * HOURS) % HOURS]),
     )

@@ -56,7 +56,6 @@ def causes(
         fields: facets of which an event has one value, as those of which a cause may be bad with one value only.
         has_reference: true if events are there that are not present, with which the values are compared.
     """
-    rows = rows.shuffled()
     counts = all_values(rows, FEWEST, has_reference=has_reference)
     tests = len(counts.values)
     factorials = log_factorials(len(rows.bad))

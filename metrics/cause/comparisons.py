@@ -67,8 +67,7 @@ def all_values(rows: Servings, fewest: int, *, has_reference: bool) -> ValueCoun
         fewest: minimum number of servings.
         has_reference: true to compare with the events of the reference.
     """
-    served = np.bincount(rows.value[rows.present[rows.row]], minlength=len(rows.facet))
-    values = np.flatnonzero(served >= fewest)
+    values = np.flatnonzero(rows.served() >= fewest)
     compared_with = ~rows.present if has_reference else rows.present
     shown, whole = _totals(rows, rows.counted & compared_with), _totals(rows, compared_with)
     # Many servings at once would take ten times the memory of the columns themselves.
@@ -97,10 +96,8 @@ class _Batch:
 
     def __init__(self, rows: Servings, values: Ints) -> None:
         self.values, self.rows = values, rows
-        own = [np.arange(rows.starts[each], rows.starts[each + 1]) for each in values.tolist()]
-        kept = np.concatenate(own)
-        self.row = rows.row[kept]
-        value, strata = rows.value[kept].astype(np.int64), rows.schemes.shape[1]
+        self.row = np.concatenate([rows.events_of(each) for each in values.tolist()])
+        value, strata = np.repeat(values, rows.starts[values + 1] - rows.starts[values]), rows.schemes.shape[1]
         where = rows.schemes[rows.facet[value], rows.stratum[self.row]]
         keys, place = np.unique(value * strata + where, return_inverse=True)
         self.place, self.value = place.astype(np.int64), value

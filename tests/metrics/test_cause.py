@@ -1,5 +1,6 @@
 """The statistics of causes, against other people's implementations, enumeration, and traffic with known causes."""
 
+from dataclasses import asdict, replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb, exp
@@ -9,7 +10,7 @@ import pytest
 import scipy
 
 from bench.blame import RIGHT, found_in, named, servings_of
-from bench.served_documents import TrafficKind, served
+from bench.served_documents import ServedTraffic, TrafficKind, served
 from ragweir.metrics.cause import comparisons
 from ragweir.metrics.cause.cause import Cause
 from ragweir.metrics.cause.causes import causes
@@ -17,7 +18,7 @@ from ragweir.metrics.cause.comparisons import all_values
 from ragweir.metrics.cause.exact_tail import StratumCounts, log_factorials, log_upper_tail, upper_tail
 from ragweir.metrics.cause.multiplicity import adjusted
 from ragweir.metrics.cause.risk_difference import risk_difference
-from ragweir.metrics.cause.servings import NONE, Servings
+from ragweir.metrics.cause.servings import NONE, Servings, paired
 from ragweir.metrics.cause.weighted_evidence import SIGNIFICANT, WeightedEvidence
 
 SMALL = TrafficKind(events=4_000, documents=300, servings=120)
@@ -87,7 +88,7 @@ def test_sessions_that_are_counted_by_answers_find_causes_where_there_are_none()
 def test_a_question_counts_once_as_a_session_does() -> None:
     runs = [servings_of(served(SMALL, "nothing", np.random.default_rng([seed, 7]))) for seed in range(5)]
     for rows in runs:
-        asked = Servings(**{**vars(rows), "session": rows.question, "question": rows.session})
+        asked = replace(rows, session=rows.question, question=rows.session)
         assert causes(asked, [frozenset([1]), frozenset()]).causes == []
 
 
@@ -103,10 +104,10 @@ def test_many_causes_are_named_beside_each_other() -> None:
     chance, events = np.random.default_rng(1), 12_000
     documents = chance.integers(0, 60, (events, 5))
     risk = 1 - 0.95 * np.prod(np.where(documents < 30, 0.8, 1.0), axis=1)
-    rows = Servings(
+    rows = Servings.ordered(
         chance.random(events) < risk, np.ones(events, bool), np.arange(events) % 12, np.full(events, NONE),
-        np.full(events, NONE), np.arange(events).astype(np.uint64), np.repeat(np.arange(events), 5).astype(np.int32),
-        documents.ravel().astype(np.int32), np.zeros(60, np.int64), np.arange(12)[None, :],
+        np.full(events, NONE), np.arange(events).astype(np.uint64),
+        paired(np.repeat(np.arange(events), 5), documents.ravel()), np.zeros(60, np.int64), np.arange(12)[None, :],
     )  # fmt: skip
     found = causes(rows, [frozenset()])
     assert len(found.causes) == found.significant >= 25
@@ -114,14 +115,12 @@ def test_many_causes_are_named_beside_each_other() -> None:
 
 
 def test_the_answer_does_not_depend_on_the_order_of_the_events() -> None:
-    rows = servings_of(served(SMALL, "document", np.random.default_rng(5)))
-    order = np.random.default_rng(6).permutation(len(rows.bad))
-    place = np.argsort(order)
-    by_event = {name: getattr(rows, name)[order] for name in "bad present stratum session question chance".split()}
-    shuffled = Servings(**{**vars(rows), **by_event, "row": place[rows.row].astype(np.int32)[::-1],
-                           "value": rows.value[::-1]})  # fmt: skip
+    traffic = served(SMALL, "document", np.random.default_rng(5))
+    order = np.random.default_rng(6).permutation(len(traffic.bad))
+    shuffled = ServedTraffic(**{name: column[order] for name, column in asdict(traffic).items()})
+    rows = servings_of(traffic)
     fixed = [frozenset([1]), frozenset[int]()]
-    assert causes(rows, fixed) == causes(shuffled, fixed)
+    assert causes(rows, fixed) == causes(servings_of(shuffled), fixed)
     assert causes(rows, fixed).causes[0].values == [0]
 
 
@@ -129,9 +128,9 @@ def test_the_answer_does_not_depend_on_the_order_of_the_events() -> None:
 def test_the_counts_do_not_depend_on_how_many_are_made_at_once(
     has_reference: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = servings_of(served(SMALL, "document", np.random.default_rng(5))).shuffled()
+    rows = servings_of(served(SMALL, "document", np.random.default_rng(5)))
     if has_reference:
-        rows = Servings(**{**vars(rows), "present": rows.chance % 2 == 0})
+        rows = replace(rows, present=rows.given % 2 == 0)
     whole = all_values(rows, 20, has_reference=has_reference)
     monkeypatch.setattr(comparisons, "_BATCH", 300)
     parts = all_values(rows, 20, has_reference=has_reference)
@@ -146,10 +145,10 @@ def flat(bad: list[bool], values: list[int], present: list[bool] | None = None) 
     """Events of one stratum, each with one value."""
     events = len(bad)
     facet = np.zeros(max(values, default=0) + 1, np.int64)
-    return Servings(
+    return Servings.ordered(
         np.array(bad, bool), np.array(present or [True] * events, bool), np.zeros(events, np.int64),
         np.full(events, NONE), np.full(events, NONE), np.arange(events).astype(np.uint64),
-        np.arange(events).astype(np.int32), np.array(values, np.int32), facet, np.zeros((1, 1), np.int64),
+        paired(np.arange(events), np.array(values, np.int64)), facet, np.zeros((1, 1), np.int64),
     )  # fmt: skip
 
 
@@ -172,10 +171,10 @@ def test_events_without_a_bad_one_are_enough_to_say_so() -> None:
 
 def evidence_by_hand(rows: Servings, value: int, expected: float, named: list[int]) -> float:
     """The likelihood ratio of a value by a loop over the events, each with the weight 1/(1 + k)."""
-    sets = [{*rows.row[rows.value == each].tolist()} for each in named]
+    sets = [{*rows.events_of(each).tolist()} for each in named]
     weight = {n: 1 / (1 + sum(n in each for each in sets)) for n in range(len(rows.bad))}
     share = (sum(weight[n] for n in weight if rows.bad[n]) / sum(weight.values())) / rows.bad.mean()
-    own = rows.row[rows.value == value].tolist()
+    own = rows.events_of(value).tolist()
     size, bad = sum(weight[n] for n in own), sum(weight[n] for n in own if rows.bad[n])
     mean = size * expected * share
     return float(bad * np.log(bad / mean) + (size - bad) * np.log((size - bad) / (size - mean))) if bad > mean else 0.0
@@ -186,9 +185,8 @@ def test_the_next_finding_has_the_most_evidence_in_events_that_no_cause_carries(
     carried = {0: range(100), 1: range(20, 105), 2: range(200, 250)}
     bad = [n < 80 or 200 <= n < 240 or n % 20 == 0 for n in range(1_000)]
     rows = flat(bad, [3] * 1_000)
-    pairs = sorted((value, n) for value, own in carried.items() for n in own)
-    rows = Servings(**{**vars(rows), "row": np.array([n for _, n in pairs], np.int32),
-                       "value": np.array([value for value, _ in pairs], np.int32)})  # fmt: skip
+    own_rows = np.concatenate([[*own] for own in carried.values()]).astype(np.int32)
+    rows = replace(rows, row=own_rows, starts=np.cumsum([0, *map(len, carried.values()), 0]))
     findings = []
     for value, own in carried.items():
         found = sum(bad[n] for n in own)

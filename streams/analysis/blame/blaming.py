@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.cause.cause import FEWEST, Cause
 from ragweir.metrics.cause.causes import FoundCauses, causes
+from ragweir.metrics.cause.servings import Servings
 from ragweir.metrics.criterion import Criterion, criterion
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.nearest import nearest_hint
@@ -87,7 +87,7 @@ def blame_rows(
     fields = frozenset(range(KINDS.index(PART)))
     found = causes(rows, fixed, fields, has_reference=before is not None)
     examples = AnswerPairs(now, criterion)
-    named = tuple(_named(each, codes, rows.row, rows.value, examples) for each in found.causes)
+    named = tuple(_named(each, codes, rows, examples) for each in found.causes)
     asked = now.asked()
     # Without any verdict the range is that of all events.
     times = np.asarray(now.times)[asked] if len(asked) else np.asarray(now.times)
@@ -100,9 +100,7 @@ def blame_rows(
     return replace(report, notes=(*_notes(report, found, now, before, codes), *ended))
 
 
-def _named(
-    cause: Cause, codes: ValueCodes, row: NDArray[np.int32], value: NDArray[np.int32], examples: AnswerPairs
-) -> NamedCause:
+def _named(cause: Cause, codes: ValueCodes, rows: Servings, examples: AnswerPairs) -> NamedCause:
     facets: dict[str, str] = {}
     also = []
     for number in cause.values:
@@ -111,8 +109,7 @@ def _named(
             also.append((facet, name))
         else:
             facets[facet] = name
-    carrying = row[value == cause.values[0]].astype(np.int64)
-    bad, good = examples.of(carrying)
+    bad, good = examples.of(np.sort(rows.given[rows.events_of(cause.values[0])]).astype(np.int64))
     return NamedCause(facets, tuple(also), cause, bad, good)
 
 

@@ -43,4 +43,10 @@ class EventTable(Protocol):
         """Return the events that have a verdict."""
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the columns of the events that have a verdict; `row` and `value` are the servings."""
+        """Return the columns of the events that have a verdict."""
+
+    def taken_pairs(self) -> NDArray[np.uint64]:
+        """Return the values that the events carry, see `ragweir.metrics.cause.servings.paired`.
+
+        It is called once: the caller may change them.
+        """

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.cause.coded_facets import FACETS
-from ragweir.metrics.cause.servings import NONE, Servings
+from ragweir.metrics.cause.servings import NONE, Mask, Servings, paired, value_of
 from ragweir.metrics.criterion import BAD, GOOD, Criterion
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.answer_scope import BlameScope, without_answers
@@ -160,17 +160,8 @@ class FacetRows(Evaluated):
         return np.flatnonzero(np.isin(np.asarray(self.verdicts[0]), (BAD, GOOD)))
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the columns of the rows that have a verdict; `row` and `value` are the servings."""
+        """Return the columns of the rows that have a verdict."""
         asked = self.asked()
-        place = np.full(len(self), -1, np.int64)
-        place[asked] = np.arange(len(asked))
-        lengths = np.asarray(self._lengths, dtype=np.int64)
-        row = np.repeat(np.arange(len(self)), lengths)
-        # A superseded evaluation's values are before the start of those that count.
-        offset = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        value = np.asarray(self._carried, dtype=np.int32)[np.repeat(np.asarray(self._starts), lengths) + offset]
-        row = np.concatenate([row, np.asarray(self._extra_rows, dtype=np.int64)])
-        value = np.concatenate([value, np.asarray(self._extra_values, dtype=np.int32)])
         chance = np.round(np.asarray(self.chances[0])[asked] * _CHANCES).astype(np.int64)
         return {
             "bad": np.asarray(self.verdicts[0])[asked] == BAD,
@@ -181,9 +172,21 @@ class FacetRows(Evaluated):
             "question": np.asarray(self._questions, dtype=np.int64)[asked],
             "text": np.asarray(self._texts, dtype=np.int64)[asked],
             "chance": np.asarray(self._hashes, dtype=np.uint64)[asked],
-            "row": place[row],
-            "value": value,
         }
+
+    def taken_pairs(self) -> NDArray[np.uint64]:
+        """Return the values that the rows with a verdict carry, see `paired`."""
+        asked = self.asked()
+        place = np.full(len(self), -1, np.int64)
+        place[asked] = np.arange(len(asked))
+        lengths = np.asarray(self._lengths, dtype=np.int64)
+        row = np.repeat(np.arange(len(self)), lengths)
+        # A superseded evaluation's values are before the start of those that count.
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        value = np.asarray(self._carried, dtype=np.int32)[np.repeat(np.asarray(self._starts), lengths) + offset]
+        row = place[np.concatenate([row, np.asarray(self._extra_rows, dtype=np.int64)])]
+        value = np.concatenate([value, np.asarray(self._extra_values, dtype=np.int32)])
+        return paired(row[row >= 0], value[row >= 0])
 
 
 def read_facet_rows(
@@ -207,30 +210,38 @@ def servings(now: EventTable, before: EventTable | None, codes: ValueCodes) -> S
     """Return the events of a file, and of the one that it is compared with, with all that they carry."""
     parts = [each.columns() for each in (now, before) if each is not None]
     sizes = [len(each["bad"]) for each in parts]
-    starts = np.cumsum([0, *sizes])
-    column = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
-    rows = [np.where(each["row"] < 0, -1, each["row"] + start) for each, start in zip(parts, starts, strict=False)]
-    row, value = np.concatenate(rows), column["value"]
+    column = {name: _joined([each.pop(name) for each in parts]) for name in parts[0].copy()}
     # Without the events of the reference it would seem to lack what comes from events alone.
     unknown = frozenset[str]() if before is None else before.unknown
     dropped = np.array([facet in unknown for facet in codes.facets], dtype=bool)
     facet = np.array(codes.facet, dtype=np.int64)
     known = np.array([each is not None for each in codes.names], dtype=bool) & ~dropped[facet]
-    used = (row >= 0) & known[value] if len(value) else row >= 0
     stratum, schemes = _strata(column, has_reference=before is not None)
     kinds = np.array([kind(each) for each in codes.facets], dtype=np.int64)
-    return Servings(
+    return Servings.ordered(
         bad=column["bad"],
         present=np.repeat([True, False][: len(parts)], sizes),
         stratum=stratum,
         session=_dense(column["session"]),
         question=_dense(column["question"]),
         chance=column["chance"],
-        row=row[used].astype(np.int32),
-        value=value[used],
+        pairs=_all_pairs(now, before, sizes[0], known),
         facet=kinds[facet],
         schemes=schemes,
     )
+
+
+def _all_pairs(now: EventTable, before: EventTable | None, size: int, known: Mask) -> NDArray[np.uint64]:
+    """Return the servings of known values; those of the reference are of the events after as many of the others."""
+    found = [now.taken_pairs()]
+    if before is not None:
+        found.append(before.taken_pairs() + np.uint64(size))
+    pairs = _joined(found)
+    return pairs if known.all() else pairs[known[value_of(pairs)]]
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _strata(column: dict[str, NDArray[Any]], *, has_reference: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -241,22 +252,31 @@ def _strata(column: dict[str, NDArray[Any]], *, has_reference: bool) -> tuple[ND
     names = ["judged", *NOT_HELD, "hour"]
     if has_reference:
         names = [each for each in names if each not in {VERSION, "hour"}]
-    keys = np.stack([column[name] for name in names], axis=1)
-    kinds, stratum = np.unique(keys, axis=0, return_inverse=True)
+    stratum = np.zeros(len(column["bad"]), np.int64)
+    for name in names:
+        place, size = _numbered(column[name])
+        stratum = _numbered(stratum * size + place)[0]
+    first = np.unique(stratum, return_index=True)[1]
+    kinds = np.stack([column[name][first] for name in names], axis=1)
     schemes = np.zeros((len(KINDS), len(kinds)), np.int64)
     for number, facet in enumerate(KINDS):
         held = kinds.copy()
-        for place, name in enumerate(names):
+        for own, name in enumerate(names):
             if facet in NOT_HELD.get(name, ()):
-                held[:, place] = 0
+                held[:, own] = 0
         schemes[number] = np.unique(held, axis=0, return_inverse=True)[1].ravel()
-    return stratum.ravel().astype(np.int64), schemes
+    return stratum, schemes
+
+
+def _numbered(keys: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    """Return numbers from 0 in place of keys, in their order, and how many there are."""
+    found, place = np.unique(keys, return_inverse=True)
+    return place.ravel().astype(np.int64, copy=False), len(found)
 
 
 def _dense(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return numbers from 0 in place of hashes; NONE stays."""
-    found, place = np.unique(keys, return_inverse=True)
-    return np.where(keys == NONE, NONE, place.ravel()).astype(np.int64) if len(found) else keys
+    return np.where(keys == NONE, NONE, _numbered(keys)[0])
 
 
 def _hash(text: str) -> int:

@@ -15,7 +15,7 @@ from ragweir.streams.runtime.kafka.record_fetcher import RecordFetcher
 from ragweir.streams.settings import Settings
 
 MOST_ROWS = 1_000_000
-"""Number of rows that are read; they take some 100 MB."""
+"""Number of rows that are read; with ten documents and chunks each they take some 300 MB."""
 
 
 def live_causes(settings: Settings, question: BlameQuestion, now: datetime) -> BlameReport:

@@ -6,6 +6,7 @@ there are too many before it, whole levels of hashes are dropped, and the share 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.cause.cause import FEWEST
 from ragweir.metrics.cause.servings import NONE
 from ragweir.metrics.criterion import BAD, GOOD, Criterion
 from ragweir.schemas.document_rows import FIELDS
 from ragweir.streams.analysis.blame.answer_scope import BlameScope
+from ragweir.streams.analysis.blame.carried_values import CarriedValues
 from ragweir.streams.analysis.blame.event_places import EventPlaces
 from ragweir.streams.analysis.blame.facets import CHUNK, DOCUMENT
 from ragweir.streams.analysis.blame.rows_line import Column, RowsLine, read_rows
@@ -32,10 +33,19 @@ _CHANCES = 100
 """Number of classes of the probability of being judged, as of files."""
 _SALTS = {DOCUMENT: np.uint64(0), CHUNK: np.uint64(0x9E3779B97F4A7C15)}
 """Numbers that keep the hash of a document apart from that of a chunk of the same id."""
-_COMPACTED = 4_000_000
-"""Number of servings after which hashes are counted."""
-_MOST_SERVINGS = 12
-"""Most servings that are held for each value that may be held."""
+_COLUMNS = {
+    "offset": "q",
+    "index": "I",
+    "time": "q",
+    "session": "Q",
+    "question": "Q",
+    "bad": "B",
+    "judged": "b",
+    "application": "i",
+    "pipeline_version": "i",
+    "source": "i",
+}
+"""The columns that are held of each row with a verdict, with the types of their arrays."""
 _LABEL = "labels."
 
 
@@ -58,9 +68,10 @@ class TopicRows:
         self, criterion: Criterion, codes: ValueCodes, scope: BlameScope, hashes: RowHashes, most: int
     ) -> None:
         self._criterion, self._codes, self._scope, self._hashes = criterion, codes, scope, hashes
-        self._most = most
         self._stage = "scored" if criterion.suite is None else "judged"
-        self._parts: dict[str, list[Column]] = {}
+        self._columns = {name: array(kind) for name, kind in _COLUMNS.items()}
+        self.carried = CarriedValues(most)
+        """The values that the rows with a verdict carry."""
         self._sources: dict[tuple[str, int], int] = {}
         self.seen = 0
         """Number of rows of the range, with and without a verdict."""
@@ -68,9 +79,6 @@ class TopicRows:
         """Number of records that hold no rows."""
         self.other_criteria: dict[tuple[str, float], None] = {}
         """Metrics and thresholds of records that have no verdicts of the criterion."""
-        self.level = 0
-        """Number of times that half of the hashes were dropped."""
-        self._held = self._compacted_at = 0
         self._asked = 0
 
     def __len__(self) -> int:
@@ -105,34 +113,30 @@ class TopicRows:
             chance = record.column("chance").reshape(record.rows, len(record.suites))[
                 :, record.suites.index(asked.suite)
             ]
-        # All that may raise is read before a column is kept, so that none is longer than another.
+        # All that may raise is read before anything is kept, so that no column is longer than another.
         named = self._named(record, codes, fields)
         hashed = [each for name in (DOCUMENT, CHUNK) if len((each := self._hashed(record, name))[0])]
         if len((labels := self._labels(record))[0]):
             hashed.append(labels)
-        self._keep(has_verdict, named, hashed)
-        for name, column in {
+        source = self._sources.setdefault((record.topic, record.partition), len(self._sources))
+        columns: dict[str, Column] = {
             "offset": record.column("offset"),
             "index": record.column("index"),
             "time": time,
             "session": record.column("session"),
             "question": record.column("question"),
             "bad": verdict == BAD,
-            "judged": np.round(chance * _CHANCES).astype(np.int8),
+            "judged": np.round(chance * _CHANCES),
             "application": fields[:, 0],
             "pipeline_version": fields[:, 1],
-        }.items():
-            self._append(name, column[has_verdict])
-        source = self._sources.setdefault((record.topic, record.partition), len(self._sources))
-        kept = int(has_verdict.sum())
-        self._append("source", np.full(kept, source, np.int32))
+            "source": np.full(record.rows, source),
+        }
+        kept = {name: columns[name][has_verdict].astype(kind) for name, kind in _COLUMNS.items()}
+        self._keep(has_verdict, named, hashed)
+        for name, column in kept.items():
+            self._columns[name].frombytes(column.tobytes())
         self.seen += int(in_scope.sum())
-        self._asked += kept
-        if self._held - self._compacted_at > _COMPACTED:
-            self._compact()
-
-    def _append(self, name: str, column: Column) -> None:
-        self._parts.setdefault(name, []).append(column)
+        self._asked += int(has_verdict.sum())
 
     def _in_scope(self, record: RowsLine, time: Column, field: Column) -> NDArray[np.bool_]:
         found = np.ones(record.rows, bool)
@@ -186,39 +190,10 @@ class TopicRows:
         """Keep the servings of some rows."""
         place = (np.cumsum(rows) - 1 + self._asked).astype(np.int32)
         used = rows[named[0]]
-        self._append("row", place[named[0][used]])
-        self._append("value", named[1][used])
+        self.carried.add(place[named[0][used]], named[1][used])
         for hashes, row, facet in hashed:
-            used = rows[row] & (facet >= 0) & self._is_kept(hashes)
-            self._append("hash", hashes[used])
-            self._append("hash_row", place[row[used]])
-            self._append("hash_facet", facet[used])
-            self._held += int(used.sum())
-
-    def _is_kept(self, hashes: Column) -> NDArray[np.bool_]:
-        return np.asarray((hashes & np.uint64((1 << self.level) - 1)) == 0)
-
-    def drop_to(self, level: int) -> None:
-        """Drop hashes, so that half of them are left out so many times."""
-        if level <= self.level:
-            return
-        self.level = level
-        hashes = self._parts.get("hash", [])
-        kept = [self._is_kept(each) for each in hashes]
-        for name in ("hash", "hash_row", "hash_facet"):
-            parts = self._parts.get(name, [])
-            parts[:] = [each[own] for each, own in zip(parts, kept, strict=True)]
-        self._held = sum(map(len, self._parts.get("hash", [])))
-
-    def _compact(self) -> None:
-        """Drop levels of hashes while there are more than may be held."""
-        while self._held > _MOST_SERVINGS * self._most or len(self._distinct()) > self._most:
-            self.drop_to(self.level + 1)
-        self._compacted_at = self._held
-
-    def _distinct(self) -> Column:
-        found = self._parts.get("hash", [])
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
+            used = rows[row] & (facet >= 0)
+            self.carried.add_hashes(place[row[used]], hashes[used], facet[used])
 
     # What the statistics read.
 
@@ -243,54 +218,33 @@ class TopicRows:
         return EventPlaces(list(self._sources), self._column("source"), self._column("offset"), self._column("index"))
 
     def columns(self) -> dict[str, Column]:
-        """Return the columns of the rows; `row` and `value` are the servings."""
+        """Return the columns of the rows."""
         question = _signed(self._column("question"))
         return {
-            "bad": self._column("bad"),
+            "bad": self._column("bad").astype(bool),
             "hour": self._column("time") // _HOUR_US,
-            "judged": self._column("judged").astype(np.int64),
-            "application": self._column("application").astype(np.int64),
-            "pipeline_version": self._column("pipeline_version").astype(np.int64),
+            "judged": self._column("judged"),
+            "application": self._column("application"),
+            "pipeline_version": self._column("pipeline_version"),
             "session": _signed(self._column("session")),
             "question": question,
             "text": question,
             "chance": self._chance(),
-            "row": self._column("row"),
-            "value": self._column("value"),
         }
 
+    def taken_pairs(self) -> NDArray[np.uint64]:
+        """Return the values that the rows carry, see `paired`, and forget them."""
+        return self.carried.taken()
+
     def _column(self, name: str) -> Column:
-        parts = self._parts.get(name)
-        if not parts:
-            return np.zeros(0, np.int64)
-        if len(parts) > 1:
-            parts[:] = [np.concatenate(parts)]
-        return parts[0]
+        return np.frombuffer(self._columns[name], dtype=_COLUMNS[name])
 
     def _chance(self) -> NDArray[np.uint64]:
         """Return a hash of the place of each event, by which one of a session counts."""
         names = [blake2b(f"{topic}/{partition}".encode(), digest_size=8) for topic, partition in self._sources]
         source = np.array([int.from_bytes(each.digest()) for each in names] or [0], dtype=np.uint64)
         place = self._column("offset").astype(np.uint64) * np.uint64(1 << 16) + self._column("index").astype(np.uint64)
-        return _mixed(source[self._column("source").astype(np.int64)] ^ _mixed(place))
-
-    def counted(self) -> tuple[Column, Column, Column]:
-        """Return the hashes with enough servings, their facets, and their numbers of servings."""
-        hashes = self._column("hash")
-        found, first, number = np.unique(hashes, return_index=True, return_counts=True)
-        enough = number >= FEWEST
-        return found[enough], self._column("hash_facet")[first[enough]], number[enough]
-
-    def name_hashes(self, hashes: Column, first: int) -> None:
-        """Replace hashes by codes: the place of each among some that are sorted, after the first code."""
-        own = self._column("hash")
-        if len(hashes) and len(own):
-            place = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
-            used = hashes[place] == own
-            self._append("value", (place[used] + first).astype(np.int32))
-            self._append("row", self._column("hash_row")[used])
-        for name in ("hash", "hash_row", "hash_facet"):
-            self._parts.pop(name, None)
+        return _mixed(source[self._column("source")] ^ _mixed(place))
 
     def check(self, topic: str) -> None:
         """Check that there are rows with verdicts.
@@ -331,11 +285,13 @@ def with_codes(codes: ValueCodes, now: TopicRows, before: TopicRows | None) -> N
         now: the rows.
         before: the rows with which they are compared, if any.
     """
-    parts = [now] if before is None else [now, before]
+    parts = [each.carried for each in (now, before) if each is not None]
+    for each in parts:
+        each.number()
     level = max(each.level for each in parts)
     for each in parts:
         each.drop_to(level)
-    hashes, facets, _ = now.counted()
+    hashes, facets = parts[0].enough()
     first = codes.add_hashes(facets.tolist(), [_shown(each) for each in hashes.tolist()], level)
     for each in parts:
         each.name_hashes(hashes, first)

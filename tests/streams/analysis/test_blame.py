@@ -11,6 +11,7 @@ import pytest
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.cause.cause import Cause
+from ragweir.metrics.cause.servings import value_of
 from ragweir.metrics.criterion import Criterion
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.analysis.blame.answer_scope import blame_scope
@@ -442,7 +443,7 @@ def test_events_give_the_facets_that_an_evaluation_lacks(*, has_facets: bool) ->
     own = {"facets": {"language": ["German"]}} if has_facets else {}
     rows = rows_of([evaluation(1, bad=True, **own)], codes)
     rows.add_event(Interaction(event_id="e1", query="Who?", response="Ada."))
-    carried = {(codes.facets[codes.facet[each]], codes.names[each]) for each in rows.columns()["value"].tolist()}
+    carried = {(codes.facets[codes.facet[each]], codes.names[each]) for each in value_of(rows.taken_pairs()).tolist()}
     assert (("language", "German") in carried) == has_facets
     assert (("language", "English") in carried) != has_facets
 
