@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.topics import Topic, max_record_bytes, topic_table
 from ragweir.schemas.window import Window
 from ragweir.streams.runtime.kafka.client import connected_admin
+from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings import Settings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _HOUR_MS = 3_600_000
 _TIMEOUT_SECONDS = 30
+_LISTED_SECONDS = 10.0
+"""Time after which a topic that is not listed may not be seen by this user."""
+_PAUSE_SECONDS = 0.02
 
 
 def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) -> dict[str, bool]:
@@ -62,7 +71,24 @@ def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) ->
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PermanentError(f"Kafka does not create {name}: {error.args[0].str()}") from None
+    _wait_until_listed(admin, created)
     return {name: name in created for name in names.values()}
+
+
+def _wait_until_listed(admin: AdminClient, names: Iterable[str]) -> None:
+    """Wait until the broker that answers lists topics, which the controller created before.
+
+    Whoever reads the metadata earlier is told that there is no such topic.
+    """
+    missing, until = set(names), machine.monotonic() + _LISTED_SECONDS
+    while missing:
+        with suppress(KafkaException):
+            missing -= admin.list_topics(timeout=_LISTED_SECONDS).topics.keys()
+        if missing and machine.monotonic() > until:
+            log.warning("topics were created, and are not listed", topics=sorted(missing))
+            return
+        if missing:
+            machine.sleep(_PAUSE_SECONDS)
 
 
 def retention_h(topic: Topic, effective: Settings) -> int:
