@@ -126,7 +126,7 @@ def table() -> Table:
     """Return one row per number of events in a commit."""
     title = f"Windows without Kafka: CPU µs per evaluation, the catalogue, {LABEL_SETS} label sets, one partition"
     columns = ("events per commit", "packing (evaluate)", "reading JSON", "reading a row", "all, JSON", "all, rows")
-    result = Table(*columns, title=title, title_justify="left")
+    result = Table(*columns, title=title)
     for batch in (1_000, 5_000, 20_000):
         result.add_row(f"{batch:,}", *(f"{cost:.1f}" for cost in _costs(batch)))
     return result
@@ -191,7 +191,7 @@ def kafka_table(events: int = EVENTS) -> Table:
         "evaluations/s",
         "CPU µs per evaluation in the worker",
     )
-    result = Table(*columns, title=title, title_justify="left")
+    result = Table(*columns, title=title)
     with local_kafka() as broker:
         for number, (packed, partitions, interval_ms) in enumerate(_RUNS):
             prefix = f"bench{number}."
@@ -220,7 +220,7 @@ def exposition_table() -> Table:
     aggregator, metrics = Aggregator(Catalogue(everything())), everything()
     booleans = [metric.name for metric in metrics if metric.unit == "boolean"]
     title = "Exposition of a closed window: CPU ms"
-    result = Table("label sets", "series", "bytes", "rendering", title=title, title_justify="left")
+    result = Table("label sets", "series", "bytes", "rendering", title=title)
     for label_sets in (10, 47, 200):
         events = [Evaluation.model_validate(parse(each)) for each in evaluations(20 * label_sets, label_sets)]
         keys = [(each.application or "", each.model or "") for each in events]

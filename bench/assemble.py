@@ -124,7 +124,7 @@ def cpu() -> Table:
     title = (
         f"Traces of {spans / TRACES:.1f} spans and {size:,.0f} bytes in {len(whole) / TRACES:.1f} requests, CPU time"
     )
-    result = Table("step", "µs per interaction", "µs per span", "times the parse", title=title, title_justify="left")
+    result = Table("step", "µs per interaction", "µs per span", "times the parse", title=title)
     for name, each in rows.items():
         result.add_row(name, f"{each:.0f}", f"{each * TRACES / spans:.1f}", f"{each / parse:.1f}")
     return result
@@ -134,7 +134,6 @@ def memory() -> Table:
     """Return the memory of open traces by their number."""
     result = Table(
         "open traces", "KB per trace", "KB per span", "bytes of wire per span", title="Memory of open traces in join",
-        title_justify="left",
     )  # fmt: skip
     for count in (500, 2_000):
         traces = requests(count)
@@ -176,7 +175,6 @@ def delay() -> Table:
     result = Table(
         *("traces/s", "interactions", "p50 s", "p99 s", "most s", f"p99 beyond settle_s of {settle_s:g} s"),
         title="From a trace's last span to its interaction, by the broker's clock; all on the same cores",
-        title_justify="left",
     )
     cuts = quantiles(late, n=100)
     values = (f"{each:.2f}" for each in (cuts[49], cuts[98], late[-1], cuts[98] - settle_s))

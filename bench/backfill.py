@@ -109,7 +109,7 @@ def table(events: int = EVENTS, workers: int = 1) -> Table:
             )
         title = f"Backfill of {events:,} different events, {PARTITIONS} partitions, the broker on the same cores"
         columns = ("way", "workers", "s", "events/s", "CPU µs per event", "peak MiB", "ratio")
-        result = Table(*columns, title=title, title_justify="left")
+        result = Table(*columns, title=title)
         with local_kafka() as broker, topics(broker.bootstrap, _SOURCE):
             publish(broker.bootstrap, _SOURCE, different(events))
             task = LoopTask(broker.bootstrap, "bare.", _SOURCE, "evaluate", events)

@@ -106,8 +106,6 @@ def table(seeds: int = 20) -> Iterator[Table]:
     for name, own in hits.items():
         runs = seeds * (len(RIGHT) + 1)
         shown.add_row(name, *(str(own[each]) for each in (*RIGHT, "nothing")), f"{spent[name] / runs * 1e3:,.0f}")
-    for column in shown.columns[1:]:
-        column.justify = "right"
     yield shown
 
 

@@ -68,9 +68,8 @@ def _as_parquet(file: Path) -> Path:
 
 def table(events: int = 100_000) -> Table:
     """Return rows for so many events on each side and for a tenth; a million are 6.4 GB of temporary files."""
-    result = Table(title=f"ragweir compare: {len(_DIMENSIONS)} dimensions", title_justify="left")
-    for column in ("events a side", "format", "MB a side", "s", "CPU s", "peak MiB"):
-        result.add_column(column, justify="right")
+    columns = ("events a side", "format", "MB a side", "s", "CPU s", "peak MiB")
+    result = Table(*columns, title=f"ragweir compare: {len(_DIMENSIONS)} dimensions")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         templates = _templates(folder)

@@ -134,7 +134,6 @@ def _ingest(folder: Path, events: int) -> Table:
     size = projection._own.size()
     projection.close()
     shown = Table("figure", "measured", "at most", title=f"The console's store of {events:,} evaluations")
-    shown.columns[1].justify = shown.columns[2].justify = "right"
     shown.add_row("CPU per evaluation, us, mean", f"{sum(cpu) / len(cpu):.1f}", "60")
     shown.add_row(f"CPU per evaluation, us, median of batches of {_BATCH:,}", f"{median(cpu):.1f}", "60")
     shown.add_row("bytes on disk per evaluation", f"{size / events:.0f}", "1,200")
@@ -176,8 +175,6 @@ def _queries(file: Path, events: int) -> Table:
         "applications of the last day": lambda: store.applications(end - timedelta(days=1), end),
     }
     shown = Table("query", "answers", "p50, ms", "p95, ms", title=f"CPU of queries on {events:,} evaluations")
-    for column in shown.columns[1:]:
-        column.justify = "right"
     for name, run in kinds.items():
         times, number = [], ""
         for _ in range(_RUNS):

@@ -154,7 +154,7 @@ def table(millions: int = 3) -> Table:
         millions: the largest size, in millions of answers.
     """
     columns = ("answers", "evaluation", "match by event", "by trace", "unknown", "tally", "bytes on disk per answer")
-    result = Table(*columns, title="Feedback without Kafka: CPU µs per record", title_justify="left")
+    result = Table(*columns, title="Feedback without Kafka: CPU µs per record")
     with TemporaryDirectory() as folder:
         settings, path = Settings(), Path(folder) / "answers.sqlite"
         store = TargetStore(_HORIZON_S, tuple(settings.windows.dimensions))

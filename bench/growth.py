@@ -90,14 +90,13 @@ class Growth:
 
     def table(self) -> Table:
         """Return one row per amount."""
-        result = Table(title=self.title, title_justify="left")
-        result.add_column(self.amount, justify="right")
+        result = Table(self.amount, title=self.title)
         for name in self.lines:
-            result.add_column(f"µs per event, {name}", justify="right")
+            result.add_column(f"µs per event, {name}")
             if self.per_amount:
-                result.add_column(f"per {self.amount}", justify="right")
+                result.add_column(f"per {self.amount}")
         if self.other:
-            result.add_column(self.other[0], justify="right")
+            result.add_column(self.other[0])
         for row, costs in enumerate(zip(*self.lines.values(), strict=True)):
             cells = [f"{costs[0][0]:,}"]
             for amount, cost in costs:
@@ -165,10 +164,8 @@ def attacks() -> Table:
     """Return the factor of the time by which each attack grows when its size doubles, by each way of counting."""
     catalogue, ways = Catalogue(everything()), countings()
     title = f"Attack texts without the limit on tokens, {_ATTACK_KILOBYTES[-1]} KB; 2 is linear"
-    result = Table("event", title=title, title_justify="left")
-    for way in ways:
-        for name in (f"ms, {way}", "to half of it", "half to a quarter"):
-            result.add_column(name, justify="right")
+    columns = (name for way in ways for name in (f"ms, {way}", "to half of it", "half to a quarter"))
+    result = Table("event", *columns, title=title)
     for shape, make in hostile.PRODUCTS.items():
         costs = []
         for kilobytes in _ATTACK_KILOBYTES:
@@ -277,7 +274,7 @@ def restore(days: int) -> Table:
         windows.write(agent, history, end, 1)
         _, read, seconds = windows.restored(end)
     columns = ("days", "commits", "records read without the offset", "s", "records read with it", "s")
-    result = Table(*columns, title="Restoring one partition of windows from Kafka", title_justify="left")
+    result = Table(*columns, title="Restoring one partition of windows from Kafka")
     result.add_row(str(days), f"{end:,}", f"{everything_read:,}", f"{full_s:.1f}", f"{read:,}", f"{seconds:.1f}")
     return result
 

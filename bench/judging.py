@@ -102,9 +102,8 @@ def _measure(bootstrap: str, prefix: str, latency_s: float, concurrency: int, co
 
 def table() -> Table:
     """Return one row per latency of the judge and number of requests in flight: one `rubric` call of 4.5 KB each."""
-    result = Table(title="Judging, one worker on one core (simulated judge and broker on another)")
-    for column in ("judge's latency", "in flight", "judged/s", "upper bound", "CPU µs each"):
-        result.add_column(column, justify="right")
+    columns = ("judge's latency", "in flight", "judged/s", "upper bound", "CPU µs each")
+    result = Table(*columns, title="Judging, one worker on one core (simulated judge and broker on another)")
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_OTHER_CORE})
     try:

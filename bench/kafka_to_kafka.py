@@ -38,7 +38,6 @@ def table(events: int = EVENTS) -> Table:
         *("loop", "work", "workers", "ms between commits", "events/s", "wall µs per event", "CPU µs per event"),
         title=f"Kafka to Kafka, {events:,} events of 4.5 KB, {PARTITIONS} partitions, batches of {BATCH:,}, workers on "
         f"one core and the broker on another; 0 ms: each batch commits",
-        title_justify="left",
     )
     whole, *halves = _SOURCES
     with pinned_kafka() as (broker, core), topics(broker.bootstrap, *_SOURCES):

@@ -86,7 +86,7 @@ def table(minutes: int = 30) -> Table:
     settings = Settings()
     title = f"End of a replay: {METRICS} metrics, windows of {', '.join(settings.windows.sizes)}, CPU time"
     columns = ("label sets", "partitions", "parts", "windows", "parts/s", "windows/s")
-    result = Table(*columns, title=title, title_justify="left")
+    result = Table(*columns, title=title)
     for sets, partitions in ((20, 1), (10, 8)):
         own = list(records(minutes, sets, partitions))
         count = len(list(by_records(own, settings)))

@@ -142,9 +142,8 @@ def table() -> Table:
     events = _events()
     whole = microseconds(partial(_ragweir(), events), EVENTS)
     title = f"{EVENTS} events of 4.5 KB, CPU time per event, best round"
-    result = Table(title=title, caption=_FOOTNOTE, title_justify="left", caption_justify="left")
-    for name in ("package", "measure", "µs", "x whole catalogue", "nearest of ours", "its µs", "x ours"):
-        result.add_column(name, justify="right" if "µs" in name or name.startswith("x ") else "left")
+    columns = ("package", "measure", "µs", "x whole catalogue", "nearest of ours", "its µs", "x ours")
+    result = Table(*columns, title=title, caption=_FOOTNOTE)
     result.add_row("ragweir", f"all {len(Catalogue(everything()).free)} metrics", f"{whole:,.0f}", "1", "", "", "")
     total = 0.0
     for row in _ROWS:

@@ -126,11 +126,8 @@ def table(events: int = EVENTS, rounds: int = ROUNDS, names: str = "") -> Table:
                     ours = run if loop is RAGWEIR else ours
                     bar.advance(done)
     numbers = " and ".join(f"{count:,} events ({work})" for work, count in counts.items())
-    result = Table(title=f"Loops on Kafka, {numbers}, {rounds} rounds", caption=_CAPTION)
-    result.title_justify = result.caption_justify = "left"
-    for name in ("loop", "version", "guarantee", "work", "events/s", "ratio to ragweir", "CPU µs per event", "written"):
-        figure = name in ("events/s", "ratio to ragweir", "CPU µs per event")
-        result.add_column(name, justify="right" if figure else "left")
+    columns = ("loop", "version", "guarantee", "work", "events/s", "ratio to ragweir", "CPU µs per event", "written")
+    result = Table(*columns, title=f"Loops on Kafka, {numbers}, {rounds} rounds", caption=_CAPTION)
     for work in counts:
         for loop in loops:
             result.add_row(loop.name, _version(loop.package), loop.guarantee, work, *found[work, loop.name].cells())

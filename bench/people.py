@@ -264,9 +264,6 @@ def coverage(windows: int = 2_000) -> Iterator[Table]:
         wide.add_row(
             *(name, f"{labels:,}", str(len(own))), *(_range([each.mean_width for each in own]) for own in numbers)
         )
-    for table in (covered, wide):
-        for column in table.columns[1:]:
-            column.justify = "right"
     failing = [f"{_about(each)}: {', '.join(each.failing)}" for each in outcomes if each.failing]
     shown = sum(own.shown for each in outcomes for own in each.numbers.values())
     covering = sum(own.covering for each in outcomes for own in each.numbers.values())

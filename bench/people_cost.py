@@ -49,6 +49,27 @@ def cost(command: list[str]) -> CommandCost:
     return CommandCost(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
+def cost_table(title: str) -> Table:
+    """Return an empty table of the costs of commands."""
+    return Table(
+        *("events", "lines, GB", "command", "wall s", "CPU s", "x reading", "MB"),
+        title=title,
+        caption="`reading` is a loop that reads the evaluations as JSON with orjson and forgets them. `MB` is the peak "
+        "of resident memory.",
+    )
+
+
+def add_costs(table: Table, events: int, lines: int, file: Path, commands: Mapping[str, CommandCost]) -> None:
+    """Add a row of a loop that only reads a file of so many lines, and rows of the commands that were run on it."""
+    reading = cost(python_command("-c", _READ, str(file)))
+    for name, found in {"reading": reading, **commands}.items():
+        table.add_row(
+            *(f"{events:,}", f"{lines:,}, {file.stat().st_size / 1e9:.1f}", name),
+            *(f"{found.wall_s:.1f}", f"{found.cpu_s:.1f}", f"{found.cpu_s / reading.cpu_s:.1f}"),
+            f"{found.memory_mb:.0f}",
+        )
+
+
 def evaluations(events: int, seed: int = 33) -> Iterator[bytes]:
     """Yield the lines of `ragweir score --judge --out`: all events scored, and some of them judged after that."""
     catalogue, chance = Catalogue(everything()), Random(seed)
@@ -116,14 +137,7 @@ def _judged(line: dict[str, Any], probability: float, good: bool) -> dict[str, A
 
 def table(events: int = 1_000_000, folder: str = "") -> Table:
     """Return the cost of a draw and of reports, for a tenth of the events and for all."""
-    shown = Table(
-        *("events", "lines, GB", "command", "wall s", "CPU s", "x reading", "MB"),
-        title=f"Draw of {_LABELS:,} answers by a judged metric, and reports on their labels",
-        caption="`reading` is a loop that reads the lines as JSON with orjson and forgets them. `MB` is the peak of "
-        "resident memory.",
-    )
-    for column in shown.columns[:2] + shown.columns[3:]:
-        column.justify = "right"
+    shown = cost_table(f"Draw of {_LABELS:,} answers by a judged metric, and reports on their labels")
     with TemporaryDirectory(dir=folder or None) as place:
         for number in (events // 10, events):
             file = Path(place, "evaluations.jsonl")
@@ -132,19 +146,7 @@ def table(events: int = 1_000_000, folder: str = "") -> Table:
                 for line in evaluations(number):
                     stream.write(line + b"\n")
                     lines += 1
-            size = f"{lines:,}, {file.stat().st_size / 1e9:.1f}"
-            reading = cost(python_command("-c", _READ, str(file)))
-            for name, found in {"reading": reading, **_commands(file)}.items():
-                ratio = f"{found.cpu_s / reading.cpu_s:.1f}"
-                shown.add_row(
-                    f"{number:,}",
-                    size,
-                    name,
-                    f"{found.wall_s:.1f}",
-                    f"{found.cpu_s:.1f}",
-                    ratio,
-                    f"{found.memory_mb:.0f}",
-                )
+            add_costs(shown, number, lines, file, _commands(file))
     return shown
 
 

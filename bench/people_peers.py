@@ -143,8 +143,6 @@ def table(windows: int = 200) -> Iterator[Table]:
                     *(f"{own_intervals.coverage:.3f}", f"{own_intervals.mean_width:.3f}"),
                     *(f"{own_intervals.missing:.1%}", f"{spent[package] / windows * 1e3:.1f}"),
                 )
-        for column in shown.columns[3:]:
-            column.justify = "right"
         yield shown
 
 

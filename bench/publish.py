@@ -112,7 +112,7 @@ def callers() -> Table:
     """Return one row per way to publish."""
     title = "One interaction with 3 spans and 5 contexts of 1 KB, in the caller's thread"
     columns = ("way", "CPU µs", "x by hand", "elapsed µs at 200/s: p50", "p99", "most")
-    result = Table(*columns, title=title, title_justify="left")
+    result = Table(*columns, title=title)
     with local_kafka() as broker, topics(broker.bootstrap, _TOPIC):
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "compression.type": "lz4", "linger.ms": 5, "log_level": 0}
@@ -169,7 +169,7 @@ def _import_ms(statement: str) -> float:
 
 def behind() -> Table:
     """Return the cost of the publisher's own thread and of imports."""
-    result = Table("what", "figure", title="The publisher's own thread, the same interactions", title_justify="left")
+    result = Table("what", "figure", title="The publisher's own thread, the same interactions")
     with _publishing({}, _SENT, _SENT * 64 * 1024) as publisher:
         for _ in range(_SENT):
             _published(publisher)
@@ -192,7 +192,7 @@ def behind() -> Table:
 def overload() -> Table:
     """Return what becomes of interactions that come faster than they can be sent."""
     title = f"Interactions without pause for {_OVERLOAD_S:.0f} s, to a broker that takes at most 500 a second"
-    result = Table("what", "figure", title=title, title_justify="left")
+    result = Table("what", "figure", title=title)
     with _publishing(_SLOW, 1_000, 64 * 1024 * 1024) as publisher:
         first = publisher.stats.published
         before, began, offered = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter(), 0

@@ -94,7 +94,6 @@ def table() -> Table:
     result = Table(
         *("remembered traces", "open traces", "s to the first interaction", "s to the last", "peak MB"),
         title="Restart of one worker of join with all partitions, from the start of its process",
-        title_justify="left",
     )
     result.add_row(f"{remembered:,}", f"{opened:,}", f"{first_s:.1f}", f"{last_s:.1f}", f"{peak_mb:,.0f}")
     return result

@@ -119,9 +119,8 @@ def table() -> Table:
     title = f"One event of {size:,.0f} bytes, CPU time, best of many rounds"
     # In Python a formula counts only what it asks for.
     caption = f"{_note()} A difference below 0: counting alone counts more than the formulas ask for."
-    result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-    for name in ("step", *(f"µs per event, {name}" for name in countings()), "factor"):
-        result.add_column(name, justify="left" if name == "step" else "right")
+    columns = ("step", *(f"µs per event, {name}" for name in countings()), "factor")
+    result = Table(*columns, title=title, caption=caption)
     for step, by_way in steps().items():
         costs = list(by_way.values())
         result.add_row(step, *(f"{cost:.1f}" for cost in costs), f"{costs[0] / costs[-1]:.1f}" if costs[1:] else "")
@@ -133,9 +132,7 @@ def costliest() -> Table:
     ways = {name: _by_metric(counting) for name, counting in countings().items()}
     last = list(ways.values())[-1]
     title = f"The {_COSTLIEST} costliest formulas, without counting; work that several share counts for the first"
-    result = Table(title=title, title_justify="left", caption=_note(), caption_justify="left")
-    for name in ("metric", *(f"µs per event, {name}" for name in ways)):
-        result.add_column(name, justify="left" if name == "metric" else "right")
+    result = Table("metric", *(f"µs per event, {name}" for name in ways), title=title, caption=_note())
     ordered = sorted(last, key=lambda name: -last[name])
     for name in ordered[:_COSTLIEST]:
         result.add_row(name, *(f"{each[name]:.1f}" for each in ways.values()))

@@ -153,7 +153,6 @@ def table(service: str = "evaluate", kills: int = _KILLS) -> Table:
     result = Table(
         *("phase", "first start", "CPU", f"after SIGKILL, median of {kills}", "CPU", "p99"),
         title=f"Seconds of one worker of {service} from its start or SIGKILL to its first commit of results",
-        title_justify="left",
     )
     names = [name for name in dict.fromkeys(name for start in (first, *again) for name in start) if name != "all"]
     for name in (*names, "all"):

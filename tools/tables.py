@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from inspect import signature
@@ -18,6 +19,8 @@ from rich.table import Table
 from ragweir.streams.playground.local.node import KAFKA_VERSION
 
 Make = Callable[..., Table | Iterable[Table]]
+_FIGURES = re.compile(r"[-+.,%\d ]*( to [-+.,%\d ]*)?")
+"""The text of a cell that has only figures, or nothing."""
 
 
 def options(make: Make) -> Mapping[str, Any]:
@@ -71,13 +74,21 @@ def machine() -> str:
     return ", ".join(facts) + "."
 
 
+def aligned(table: Table) -> Table:
+    """Return a table with its title and caption at the left, and with columns of figures at the right."""
+    table.title_justify = table.caption_justify = "left"
+    for column in table.columns:
+        if all(_FIGURES.fullmatch(str(cell)) for cell in column.cells):
+            column.justify = "right"
+    return table
+
+
 def markdown(table: Table) -> str:
     """Return a table as markdown.
 
     >>> example = Table("loop", "events/s", title="Loops", caption="One run.")
-    >>> example.columns[1].justify = "right"
     >>> example.add_row("a", "1,000")
-    >>> print(markdown(example))
+    >>> print(markdown(aligned(example)))
     **Loops**
     <BLANKLINE>
     | loop | events/s |
@@ -120,7 +131,7 @@ def main(about: str, makes: Mapping[str, Make], usual: Collection[str]) -> None:
     console.print(f"{machine()} Shared machines are noisy: compare within one run.", highlight=False, soft_wrap=True)
     for make in chosen:
         made = make()
-        for table in [made] if isinstance(made, Table) else made:
+        for table in map(aligned, [made] if isinstance(made, Table) else made):
             if given.markdown:
                 print(f"\n{markdown(table)}")
             else:

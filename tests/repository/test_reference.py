@@ -23,18 +23,7 @@ from ragweir.streams.services.export.anchor_series import FAMILIES as ANCHOR_SER
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.services.export.shift_series import FAMILIES as SHIFT_SERIES
 from ragweir.streams.services.instruments import TABLE, owners
-from ragweir.streams.settings import (
-    OtlpOutputSettings,
-    Price,
-    RoutingSettings,
-    Rule,
-    SecretSource,
-    Settings,
-    SettingsGroup,
-    Slo,
-)
-from ragweir.streams.settings.blame import Silence
-from ragweir.streams.settings.labels import Question
+from ragweir.streams.settings import RoutingSettings, Settings, SettingsGroup
 from tools import reference
 from tools.reference import acls
 from tools.reference.markdown import plain as plain_text
@@ -55,10 +44,9 @@ def settings() -> Rows:
         for name, group in GROUPS.items()
         for each, meaning in field_docstrings(group).items()
     ]
-    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, SecretSource, OtlpOutputSettings, Question, Silence]
     rows += [
         (group.model_fields[each].alias or each, meaning)
-        for group in nested
+        for _, group in NESTED
         for each, meaning in field_docstrings(group).items()
     ]
     return rows + [(rule.name, str(rule.probability)) for rule in RoutingSettings().rules]
