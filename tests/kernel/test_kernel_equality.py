@@ -128,6 +128,7 @@ def test_dates_and_times_end_at_the_same_numbers(kernel: native.NativeCounting, 
         agree(kernel, interaction({"query": text, "response": text}))
 
 
+@pytest.mark.slow
 def test_parts_of_phrases_are_no_phrases(kernel: native.NativeCounting) -> None:
     """Each phrase without its first or last words, at the start of a text, after a part of itself and before it."""
     for phrase in {*wording.DONT_KNOW, *wording.NON_ANSWERS, *wording.HEDGES, *wording.INDICATORS}:
@@ -188,6 +189,7 @@ def test_events_as_applications_publish_them_have_the_same_counts(kernel: native
         agree(kernel, decode(line))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_labelled_answers_have_the_same_counts(kernel: native.NativeCounting, name: str) -> None:
     path = Path(DATA) / f"{name}.jsonl"
@@ -208,6 +210,7 @@ def test_counts_do_not_depend_on_events_before(kernel: native.NativeCounting) ->
         agree(kernel, ordinary)
 
 
+@pytest.mark.slow
 def test_stable_characters_are_never_changed_by_normalisation() -> None:
     """They are no part of a composition but its first, and no combining marks, in any order."""
     later = {

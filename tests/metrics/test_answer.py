@@ -50,6 +50,7 @@ TWELVE = (
 # The document's "don't know"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phrase", TWELVE)
 def test_each_phrase_of_the_document_is_found_in_any_case_and_with_either_apostrophe(phrase: str) -> None:
     for said in (
@@ -186,6 +187,7 @@ def rows(name: str) -> Iterable[dict[str, object]]:
     return map(json.loads, (DATA / name).read_text(encoding="utf-8").splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the labelled answers are not here")
 def test_refusals_are_found_among_real_answers_and_few_others_are() -> None:
     """Of MTRAG's 201 answers 17 open with a refusal, by reading; dialogue that says "I'm not sure, but" admits it."""

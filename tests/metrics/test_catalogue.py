@@ -225,6 +225,7 @@ def test_no_text_is_too_strange_or_too_long(text: str) -> None:
         assert own.score(View(event, TextLimits(max_tokens=2_000))).raised == []
 
 
+@pytest.mark.slow
 def test_work_grows_no_faster_than_the_text() -> None:
     """Ten times the text takes at most thirteen times the calls, from 3 KB on."""
     assert calls_growth(CATALOGUE) == ""

@@ -78,6 +78,7 @@ def test_95_of_100_intervals_hold_the_difference(n: int, m: int, strata: int) ->
     assert 0.93 < inside / runs < 0.97
 
 
+@pytest.mark.slow
 def test_sessions_that_are_counted_by_answers_find_causes_where_there_are_none() -> None:
     """A session counts once: of ten runs without a cause none finds any, and most do if each answer counts."""
     runs = [served(SMALL, "nothing", np.random.default_rng([seed, 7])) for seed in range(10)]
@@ -99,6 +100,7 @@ def test_planted_causes_are_named_and_nothing_else(plant: str) -> None:
         assert named(served(kind, plant, np.random.default_rng([seed, 11]))) == RIGHT[plant]
 
 
+@pytest.mark.slow
 def test_many_causes_are_named_beside_each_other() -> None:
     """Thirty of 60 documents are bad, and nearly all events have one of them: each that is significant is named."""
     chance, events = np.random.default_rng(1), 12_000

@@ -103,6 +103,7 @@ def test_claims_hold_what_their_clauses_hold(raw: str) -> None:
         assert 0 <= claim.start < claim.stop <= len(text.tokens)
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=()), max_size=80))
 def test_any_text_is_survived(raw: str) -> None:
     """No text makes the rules raise."""

@@ -230,6 +230,7 @@ def any_contents(draw: st.DrawFn) -> WindowAggregate:
     return own
 
 
+@pytest.mark.slow
 @given(any_contents(), any_contents(), any_contents())
 def test_merging_has_no_order_and_an_identity(
     one: WindowAggregate, two: WindowAggregate, three: WindowAggregate
@@ -451,6 +452,7 @@ def test_revisions_come_at_most_every_ten_seconds(into: WindowMerger) -> None:
     assert events(into.advance(1025))["5m", 0] == {("a",): 28}, "nothing is missing in the larger window"
 
 
+@pytest.mark.slow
 def test_a_call_revises_a_bounded_number_of_records(into: WindowMerger) -> None:
     """Of a backlog of revisions the newest windows are revised first, and the others by and by."""
     for minute in range(5):
@@ -747,6 +749,7 @@ def _plain_windows(evaluations: Iterable[Evaluation]) -> Iterator[tuple[Any, ...
             )
 
 
+@pytest.mark.slow
 def test_windows_of_a_file_equal_plain_recomputation() -> None:
     """Every size has one window per start and label set, by end, with the counts, sums, extremes of its events."""
     own = evaluations(1)
@@ -795,6 +798,7 @@ def judging(seed: int) -> list[Evaluation]:
     return made
 
 
+@pytest.mark.slow
 def test_windows_of_a_file_say_what_estimates_come_to() -> None:
     """Every size has the weighted mean of its own judged events, the same in whatever order they come."""
     own = judging(1)
@@ -826,6 +830,7 @@ def test_windows_of_a_file_say_what_estimates_come_to() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_windows_of_a_file_stay_within_the_cap_and_the_allowlist() -> None:
     """1,000 applications come to the cap and an overflow set in every window; values not admitted count as overflow."""
     first = evaluations(3)[0]

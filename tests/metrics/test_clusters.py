@@ -63,6 +63,7 @@ def test_intervals_of_clusters_cover_the_mean(kind: str) -> None:
     assert naive < 0.85
 
 
+@pytest.mark.slow
 def test_intervals_cover_less_where_the_change_grows_with_the_cluster() -> None:
     """The limit that the docs state: some 92 % with 50 clusters."""
     share, naive = coverage("grows")
@@ -125,6 +126,7 @@ def test_components_are_the_closure_of_shared_keys(keys: list[tuple[int, int]]) 
     assert sorted(set(found)) == list(range(len(groups)))
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_keys_is_one_cluster() -> None:
     places = np.arange(200_000)
     assert not components(places // 2 + 1, (places + 1) // 2 + 1).any()

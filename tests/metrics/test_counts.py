@@ -334,6 +334,7 @@ def test_short_texts_are_not_tokenised_for_the_flags(monkeypatch: pytest.MonkeyP
     assert View(example(**FEE).interaction).cuts == ()
 
 
+@pytest.mark.slow
 def test_no_text_has_more_tokens_than_characters() -> None:
     """Characters that normalisation expands are the only ones that could."""
     expanded = [char for char in map(chr, range(sys.maxunicode + 1)) if len(unicodedata.normalize("NFC", char)) > 1]

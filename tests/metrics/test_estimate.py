@@ -182,6 +182,7 @@ def test_limits_enclose_the_mean_and_keep_to_the_bounds(judged: list[tuple[float
         assert found.mean - 1e-6 <= found.high <= 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from((1.0, 0.05))), min_size=30, max_size=60))
 def test_the_scale_does_not_matter(judged: list[tuple[int, float]]) -> None:
     """Percentages have a hundred times the limits of ratios."""
@@ -337,6 +338,7 @@ def test_intervals_cover_what_they_say_in_full() -> None:
     assert [each.kind for each in outcomes if each.intervals.most < PROMISED] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("events", "before"), [(3_000, 0.9), (20_000, 0.75)])
 def test_unusable_answers_are_allowed_for(events: int, before: float) -> None:
     """With more nulls on bad answers the interval covers; without the counts of selected events it does not."""

@@ -213,6 +213,7 @@ def package_rouge_l(response: str, expected: str) -> float:
 WORDS = st.lists(st.sampled_from(["rate", "the", "Territory", "118", "-0.5", "C-1", "is", "価格"]), max_size=40)
 
 
+@pytest.mark.slow
 @given(WORDS, WORDS)
 def test_token_f1_and_rouge_l_agree_with_their_references_on_random_text(one: list[str], other: list[str]) -> None:
     response, expected = " ".join(one), " ".join(other)
@@ -221,6 +222,7 @@ def test_token_f1_and_rouge_l_agree_with_their_references_on_random_text(one: li
     assert number(rouge_l(view)) == pytest.approx(package_rouge_l(response, expected), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MTRAG.exists(), reason=f"{MTRAG.name} is not here")
 def test_token_f1_and_rouge_l_agree_with_their_references_on_real_answers() -> None:
     for line in MTRAG.read_text(encoding="utf-8").splitlines():

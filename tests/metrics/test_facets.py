@@ -52,6 +52,7 @@ def test_an_event_has_these_facets(fields: dict[str, object], expected: dict[str
     assert not cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

@@ -195,6 +195,7 @@ def _begin(row: dict[str, Any]) -> tuple[str, str, list[str], bool]:
     return row["message"], row["response"], [row["knowledge"]], row["begin_label"] == "Not fully attributable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fields"), [("mtrag", _mtrag), ("begin", _begin)])
 def test_agrees_with_plain_reference_on_real_answers(
     name: str, fields: Callable[[dict[str, Any]], tuple[str, str, list[str], bool]]
@@ -204,6 +205,7 @@ def test_agrees_with_plain_reference_on_real_answers(
         _agree(view, set(REFERENCE) - {"name_support"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fields"), [("mtrag", _mtrag), ("begin", _begin)])
 def test_context_support_finds_what_people_found_unfaithful(
     name: str, fields: Callable[[dict[str, Any]], tuple[str, str, list[str], bool]]

@@ -385,6 +385,7 @@ def fooled(monkeypatch: pytest.MonkeyPatch, careless: Callable[..., tuple[Framed
     return found
 
 
+@pytest.mark.slow
 def test_the_judge_is_fooled_where_the_mark_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same attacks succeed against a framing whose mark is always the same."""
     found = fooled(monkeypatch, with_a_known_mark)
@@ -397,6 +398,7 @@ def test_the_judge_is_fooled_where_there_are_no_marks(monkeypatch: pytest.Monkey
     assert fooled(monkeypatch, without_marks) == set(ATTACKS)
 
 
+@pytest.mark.slow
 def test_the_judge_is_fooled_where_chat_templates_are_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts that go out unchanged end their message at a server that reads its template's tokens anywhere."""
     monkeypatch.setattr(framing, "sendable", lambda text: text)

@@ -188,6 +188,7 @@ def test_quadratic_work_of_one_call_is_found_by_its_time() -> None:
     assert "times the time" in breach.breach.why
 
 
+@pytest.mark.slow
 def test_an_endless_metric_is_named_and_ends_the_check() -> None:
     """The limit belongs to the caller; here the metric asks for it itself."""
     limits: list[bool] = []

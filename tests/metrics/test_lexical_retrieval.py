@@ -121,6 +121,7 @@ def test_random_texts_agree_with_the_references(query: str, response: str, conte
     check_against_references(texts(*contexts, query=query, response=response))
 
 
+@pytest.mark.slow
 def test_real_answers_agree_with_the_references() -> None:
     """So they are on the labelled answers."""
     for view in real_events():

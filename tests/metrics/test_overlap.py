@@ -48,12 +48,14 @@ def _agrees(query: str, response: str) -> None:
 TEXTS = st.lists(st.sampled_from("the fee Fee is 25 $25.00 late C-1 2025-12-09 东京都 of ? x".split(" ")), max_size=20)
 
 
+@pytest.mark.slow
 @given(TEXTS.map(" ".join), TEXTS.map(" ".join))
 def test_relevance_agrees_with_scikit_learn_on_random_text(query: str, response: str) -> None:
     """The cosine is TfidfVectorizer's on our tokens, to 1e-9."""
     _agrees(query, response)
 
 
+@pytest.mark.slow
 def test_relevance_agrees_with_scikit_learn_on_real_text() -> None:
     """On real questions and answers too."""
     path = DATA / "mtrag.jsonl"
@@ -231,6 +233,7 @@ def test_any_text_is_survived_within_bounds(query: str, response: str, contexts:
     overlap.explain_hallucination(view)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["The fee is $25. " * 20_000, "👩‍👩‍👧 🎉🎉", "\ud800 lone 12", "e\u0301e\u0301 is 2"])
 def test_a_copy_of_a_context_makes_no_error(text: str) -> None:
     """What is copied from a context is supported, however long or odd."""

@@ -33,6 +33,7 @@ def verdicts(*counts: int, chance: float = 0.5) -> list[PeopleVerdict]:
 # Draws.
 
 
+@pytest.mark.slow
 def test_answers_are_drawn_as_often_as_their_chances_say() -> None:
     """Each answer is in as many of 4,000 draws as its chance says, within five standard deviations."""
     sizes = [1.0] * 20 + [3.0] * 10 + [7.5] * 5 + [400.0]
@@ -203,6 +204,7 @@ def test_intervals_hold_the_truth_in_simulated_windows() -> None:
 # Plans.
 
 
+@pytest.mark.slow
 def test_as_many_labels_as_planned_reach_the_width() -> None:
     """With the assumed shares of bad answers, simulated windows have intervals of the planned width.
 

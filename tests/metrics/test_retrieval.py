@@ -296,6 +296,7 @@ def anything(data: st.DataObject) -> View:
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_laws_hold_on_any_event(data: st.DataObject) -> None:
     """Nothing raises, every value lies within its bounds, every null has a reason, and order means nothing."""

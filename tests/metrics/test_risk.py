@@ -131,6 +131,7 @@ def _read(name: str) -> list[tuple[View, bool]]:
     return [(view, bad) for view, bad in rows if view.contexts]
 
 
+@pytest.mark.slow
 def test_risk_ranks_better_than_any_single_metric_on_average_and_as_the_file_says() -> None:
     """On the two labelled sets the mean AUROC is above each single feature's, and each is the one on file."""
     singles: dict[str, list[float]] = {"context_support": [], "unsupported_words": [], "bigram_support": []}

@@ -96,6 +96,7 @@ def test_weights_that_depend_on_the_value_keep_the_expectation(low: float, weigh
     assert 0.998 < expected <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_without_a_shift_m_is_at_most_the_number_of_windows_on_average() -> None:
     """That is what bounds false alarms: a threshold c is reached after c windows or more on average."""
     chance = np.random.default_rng(35)

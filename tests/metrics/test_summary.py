@@ -65,6 +65,7 @@ def rank(values: Sequence[float], share: float) -> float:
     return sorted(values)[math.floor(share * (len(values) - 1))]
 
 
+@pytest.mark.slow
 @given(ROWS)
 @example([(0, [1e300] * 5), (1, [-1e300, 0.5, None, 1e-300, -0.0]), (0, [0.1] * 5)])
 def test_a_tally_is_the_summary_of_each_group(rows: list[tuple[int, list[float | None]]]) -> None:

@@ -658,6 +658,7 @@ def test_agrees_with_the_plain_scanner_on_mixtures(raw: str) -> None:
     agree(raw)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(anything)
 def test_agrees_with_the_plain_scanner_on_any_characters(raw: str) -> None:
@@ -762,6 +763,7 @@ def repeats(parsed: Iterable[object]) -> Iterator[tuple[str, int, int]]:
             yield from repeats(item)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["CITATION", "CROSSING", "DATE", "NUMBER", "TIME", "_OPENING", "rules"])
 def test_no_repetition_gives_back_what_it_took(name: str) -> None:
     """Each is possessive or of a fixed count, so that a position is never tried again with less."""

@@ -36,6 +36,7 @@ STARTERS = {"begun", "program", "ragweir", "subprocess"}
 LEFT_OUT = ("mark.slow", "mark.heavy", "mark.long")
 
 
+@pytest.mark.slow
 def test_what_starts_a_process_by_itself_is_marked() -> None:
     """Also in `make test`; what starts one through a fixture or another function fails in `make test-fast` alone."""
     assert TARGET

@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 
+import pytest
 from commands import ROOT
 
 PACKAGES = ("ragweir", "schemas", "metrics", "streams", "bench", "chaos", "tools", "examples")
@@ -48,6 +49,7 @@ CONCEPTS = frozenset(
 command, its screen, its check."""
 
 
+@pytest.mark.slow
 def test_no_two_classes_share_a_name() -> None:
     """Whoever searches for a class finds one; those in the table are the same thing where no import may lead."""
     places: dict[str, list[str]] = defaultdict(list)

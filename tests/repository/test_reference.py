@@ -132,6 +132,7 @@ def test_the_rights_of_the_parts_are_those_of_the_tables() -> None:
     assert acls.rewritten(text) == text
 
 
+@pytest.mark.slow
 def test_a_changed_docstring_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison depends on the settings' docstrings: with a word added, the page is out of date."""
     own = inspect.getsource
@@ -171,6 +172,7 @@ def test_a_renderer_shows_every_row_as_it_is_written(name: str, renderer: str) -
     assert all(len({len(row) for row in table}) == 1 for table in tables), "a row has more or fewer cells"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_every_metric_has_its_definition(renderer: str) -> None:
     """Below the tables each metric has a heading, a formula or a sentence, and its example as code."""
@@ -181,6 +183,7 @@ def test_every_metric_has_its_definition(renderer: str) -> None:
     assert facts >= 3 * len(metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_every_command_and_record_has_its_section(renderer: str) -> None:
     """The headings are the commands with all words, and the records and their parts."""
@@ -198,6 +201,7 @@ def test_every_command_and_record_has_its_section(renderer: str) -> None:
     assert len(headings) == 3 + len(models())
 
 
+@pytest.mark.slow
 def test_the_fields_of_what_users_read_and_write_have_a_meaning() -> None:
     """A type alone does not say what to publish, or what to make of an evaluation."""
     for model in models():

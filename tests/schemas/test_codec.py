@@ -343,6 +343,7 @@ def test_the_last_of_equal_keys_counts() -> None:
     assert decode(event()[:-1] + b',"query":"second"}').query == "second"
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1), max_size=3), st.text(), st.datetimes(timezones=st.timezones()), st.booleans())
 def test_a_record_is_written_as_its_dump(numbers: list[float], text: str, time: datetime, within: bool) -> None:
     """The bytes of a record are those of its plain dump: parts within parts, tuples, times and nulls alike."""

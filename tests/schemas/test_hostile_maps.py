@@ -110,6 +110,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(names, values))
 def test_any_event_is_read_rejected_or_skipped(event: dict[str, Any]) -> None:
     """Nothing but `Rejected` is raised, and publishing what was mapped would not change it."""

@@ -500,6 +500,7 @@ def test_a_number_that_its_unit_does_not_fit_is_no_time() -> None:
         interaction(rules({"id": 7, "q": "Who?", "a": "Ada.", "ts": 1_764_000_000_250}))
 
 
+@pytest.mark.slow
 def test_a_long_list_is_seen_to_be_too_long() -> None:
     """Of a list without end a map makes only so many elements that the event is still flagged as cut."""
     rules = FieldMap.parse(REQUIRED + '"contexts[].text" = "docs[]"')
@@ -542,6 +543,7 @@ labels = "attributes"
 )
 
 
+@pytest.mark.slow
 @given(json_values | st.dictionaries(names, json_values))
 def test_any_foreign_event_is_survived(foreign: object) -> None:
     """Whatever a foreign event looks like, mapping and reading it gives an interaction or `Rejected`."""

@@ -288,6 +288,7 @@ def test_a_protobuf_message_is_an_event() -> None:
     assert isinstance(event, Interaction)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -312,6 +313,7 @@ def test_hostile_protobuf_is_rejected(data: bytes, why: str) -> None:
     assert rejected.message.endswith(why)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

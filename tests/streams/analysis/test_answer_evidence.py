@@ -237,6 +237,7 @@ WORDS = "30 90 [1] [2,7] fee fees Lyon of . ! 期限九十天 。 مدة \u202e 
 written = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(written, st.lists(written, max_size=3), st.sampled_from([TextLimits(), TextLimits(max_tokens=5)]))
 def test_no_character_is_lost(response: str, passages: list[str], limits: TextLimits) -> None:

@@ -199,6 +199,7 @@ def test_too_little_data_is_said_and_fails_a_check() -> None:
     assert enough.failures(40) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["\x1b[2J\u202eevil\x00", "x" * 1_000_000, "<script>alert(1)</script>", "{}", "\ud800", " "]
 )
@@ -357,6 +358,7 @@ def test_chunks_are_not_compared_with_a_reference_whose_events_are_unknown() -> 
     assert any("so that answer_length, chunk, language" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_above_the_limit_halves_of_the_values_are_left_out_and_the_share_is_said() -> None:
     few = from_groups({"blame": {"max_documents": 1_000}})
     codes = new_codes(few)

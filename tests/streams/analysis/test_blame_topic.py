@@ -129,6 +129,7 @@ def test_the_records_of_a_range_may_come_in_any_order() -> None:
     assert [each.numbers for each in ahead.causes] == [each.numbers for each in behind.causes]
 
 
+@pytest.mark.slow
 def test_a_replay_gives_the_same_causes() -> None:
     again = values(evaluated(EVENTS, run_id="july"), "documents")
     assert orjson.loads(again[0])["run_id"] == "july"
@@ -144,6 +145,7 @@ def test_events_outside_the_range_and_of_other_values_do_not_count() -> None:
     assert len(topic_rows(ROWS, codes, replace(DAY, where={"application": "other"}))) == 0
 
 
+@pytest.mark.slow
 def test_with_a_reference_a_value_is_compared_with_itself() -> None:
     good = [event(1_000 + n, "bad\x1b doc", bad=False) for n in range(60)]
     before = values(evaluated([*EVENTS[:600], *good]), "documents")

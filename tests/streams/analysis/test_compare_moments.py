@@ -102,6 +102,7 @@ def test_no_begin_is_shown_where_none_is_certain() -> None:
     assert timeline(np.full(400, NO_TIME), before, before) is None
 
 
+@pytest.mark.slow
 def test_moments_are_seldom_found_where_there_are_none() -> None:
     chance = np.random.default_rng(2)
     times = np.arange(300)

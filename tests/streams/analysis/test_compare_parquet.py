@@ -76,6 +76,7 @@ def test_parquet_is_compared_as_json_lines_are(tmp_path: Path, monkeypatch: pyte
     assert compared(tmp_path, "parquet") == lines
 
 
+@pytest.mark.slow
 def test_scores_that_are_no_numbers_are_rejected(tmp_path: Path) -> None:
     rows = [{**row, "scores": {"context_support": "high"}} for row in evaluations(1, 20)]
     file = written(tmp_path, rows, "c", "parquet")

@@ -71,6 +71,7 @@ def test_a_folder_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
         said(tmp_path / "file" / "folder")
 
 
+@pytest.mark.slow
 def test_how_far_it_has_read_is_said(tmp_path: Path) -> None:
     with telemetry(0.62) as port, pytest.raises(CheckWarning, match="62%"):
         said(tmp_path, port)
@@ -80,6 +81,7 @@ def test_how_far_it_has_read_is_said(tmp_path: Path) -> None:
         assert said(tmp_path, port).endswith("; it is 1,234 records behind")
 
 
+@pytest.mark.slow
 def test_pages_that_do_not_answer_are_wrong_where_it_runs(tmp_path: Path) -> None:
     with telemetry(1.0) as running:
         with pages() as port:
@@ -92,12 +94,14 @@ def test_pages_that_do_not_answer_are_wrong_where_it_runs(tmp_path: Path) -> Non
     assert "it does not run on this machine" in said(tmp_path, port=free)
 
 
+@pytest.mark.slow
 def test_a_proxy_that_passes_the_host_on_leads_to_the_pages(tmp_path: Path) -> None:
     with pages() as port, proxied(port) as before:
         url = f"http://127.0.0.1:{before}"
         assert f"people reach it at {url}" in said(tmp_path, port=port, public_url=url)
 
 
+@pytest.mark.slow
 def test_a_proxy_that_names_another_host_is_wrong(tmp_path: Path) -> None:
     """As nginx does without `proxy_set_header Host`: it names that of its upstream."""
     with (
@@ -108,12 +112,14 @@ def test_a_proxy_that_names_another_host_is_wrong(tmp_path: Path) -> None:
         said(tmp_path, port=port, public_url=f"http://127.0.0.1:{before}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["302 Found", "401 Unauthorized", "403 Forbidden"])
 def test_a_proxy_that_asks_who_comes_is_right(status: str, tmp_path: Path) -> None:
     with pages() as port, proxied(port, status=status) as before:
         assert "asks who comes" in said(tmp_path, port=port, public_url=f"http://127.0.0.1:{before}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "reason"), [("200 OK", "another program"), ("502 Bad Gateway", "the status 502")])
 def test_a_public_url_that_leads_elsewhere_is_named(status: str, reason: str, tmp_path: Path) -> None:
     """A warning: people may reach it from their machines."""
@@ -125,6 +131,7 @@ def test_a_public_url_that_leads_elsewhere_is_named(status: str, reason: str, tm
         said(tmp_path, public_url=url)
 
 
+@pytest.mark.slow
 def test_pages_behind_a_name_of_their_own_are_asked_by_that_name() -> None:
     """Where the console listens on an address of the network, which is no name of it."""
     with pages("https://ragweir.example.org") as port:

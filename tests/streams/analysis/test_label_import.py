@@ -173,6 +173,7 @@ def test_any_row_is_a_label_or_counted(row: object, mapping: LabelMap | None) ->
         assert labels(imported([flat(label)], comments=True)) == [label]
 
 
+@pytest.mark.slow
 def test_ten_thousand_wrong_rows_are_one_sentence() -> None:
     made = imported([{"event_id": "e", "value": f"maybe {number}"} for number in range(10_000)])
     assert made.failure() == (

@@ -104,6 +104,7 @@ def test_all_services_are_looked_at(base: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -> None:
     """However many slots there are."""
     with service("evaluate", 0, base), service("evaluate", 1, base + 1), service("export", 0, base + 200):
@@ -120,6 +121,7 @@ def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -
     assert f"{base + 1} (evaluate, slot 1) is in use by this service, which runs; {base + 2} " in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [
@@ -138,6 +140,7 @@ def test_another_program_is_wrong_whatever_it_answers(base: int, answer: bytes) 
     assert f"{base + 100} (aggregate, slot 0) is in use by another program; set telemetry." in str(found.value)
 
 
+@pytest.mark.slow
 def test_a_service_on_another_ones_port_is_named(base: int) -> None:
     """As where a second installation has a base 100 below, or other topics."""
     with service("evaluate", 0, base + 100), pytest.raises(CheckFailed, match=r"is in use by ragweir's evaluate-0"):
@@ -146,6 +149,7 @@ def test_a_service_on_another_ones_port_is_named(base: int) -> None:
         telemetry(CheckContext(settings(base)))
 
 
+@pytest.mark.slow
 def test_a_second_up_is_told_of_the_first_one(base: int) -> None:
     """Another telemetry.port would let both run, and each take the other's topics away; the first one is named."""
 
@@ -191,6 +195,7 @@ def test_a_port_that_cannot_be_is_wrong() -> None:
     assert telemetry(CheckContext(settings(0))) == f"the system chooses the ports on {HOST}"
 
 
+@pytest.mark.slow
 def test_doctor_names_the_worker_that_a_supervisor_lacks(base: int) -> None:
     """The supervisor of `up` and those of services that run alone are asked, and no others."""
     findings = CheckContext(settings(base))

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import orjson
+import pytest
 from typer.testing import CliRunner
 
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -47,6 +48,7 @@ def rehearsed(*given: Iterator[Evaluation], most: int = 10) -> ShiftRehearsal:
     return counter.rehearse()
 
 
+@pytest.mark.slow
 def test_a_drop_fires_with_its_begin_and_goes_on_over_midnight() -> None:
     found = rehearsed(evaluations())
     (firing,) = found.firings
@@ -58,18 +60,21 @@ def test_a_drop_fires_with_its_begin_and_goes_on_over_midnight() -> None:
     assert (found.days, found.tested) == (DAYS, DAYS - 21)
 
 
+@pytest.mark.slow
 def test_the_order_of_evaluations_makes_no_difference() -> None:
     every = list(evaluations())
     Random(2).shuffle(every)
     assert rehearsed(iter(every)) == rehearsed(evaluations())
 
 
+@pytest.mark.slow
 def test_without_a_drop_nothing_fires_and_three_weeks_are_needed() -> None:
     assert rehearsed(evaluations(0.0)).firings == ()
     short = rehearsed(evaluations(days=21))
     assert (short.days, short.tested, short.firings) == (21, 0, ())
 
 
+@pytest.mark.slow
 def test_wrong_clocks_change_nothing_and_take_bounded_memory() -> None:
     """Of 3,000 days in the past and in the future the last 400 of the past are kept."""
     wrong = [
@@ -90,11 +95,13 @@ def test_wrong_clocks_change_nothing_and_take_bounded_memory() -> None:
     assert len(history.days) <= 401
 
 
+@pytest.mark.slow
 def test_each_application_is_by_itself_and_those_above_the_limit_are_left_out() -> None:
     found = rehearsed(evaluations(), evaluations(0.0, application="a"), evaluations(application="b"), most=2)
     assert {firing.application for firing in found.firings} == {"bot"}
 
 
+@pytest.mark.slow
 def test_the_command_names_the_shifts_in_the_terminal_the_json_and_the_picture(tmp_path: Path) -> None:
     file, json, html = (tmp_path / name for name in ("e.jsonl", "r.json", "r.html"))
     file.write_bytes(b"".join(encode(each) + b"\n" for each in evaluations()))

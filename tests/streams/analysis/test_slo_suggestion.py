@@ -84,6 +84,7 @@ def test_pages_are_those_of_a_rehearsal() -> None:
         assert trial.paged == pytest.approx(lasted, abs=0.01)
 
 
+@pytest.mark.slow
 def test_judged_events_are_weighed() -> None:
     """Bad events are judged ten times as often as good ones, and the share is that of all events."""
     chance, rows = random.Random(1), []

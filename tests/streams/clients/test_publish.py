@@ -625,6 +625,7 @@ def test_parallel_tasks_and_threads_have_their_own_parents(collected: Collected)
     }
 
 
+@pytest.mark.slow
 def test_a_task_that_stays_keeps_no_event_alive(collected: Collected) -> None:
     """A context that was copied within a span, as tasks do, does not hold the interaction's texts."""
     with collected.recorder() as event, event.llm():
@@ -730,6 +731,7 @@ def test_as_many_spans_are_recorded_as_it_takes_to_flag_a_cut() -> None:
     assert intake.DEFAULT_MAX_ITEMS["spans"] < recorders._MAX_SPANS
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(JSON)
 def test_a_copy_equals_its_original(value: object) -> None:

@@ -47,6 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_document_is_named_with_bad_and_good_answers_beside_each_other(folder: Path) -> None:
     status, shown, said = run("blame", "unsupported_risk", folder / "scores.jsonl", "--events", folder / "events.jsonl")
     assert status == 0, said
@@ -58,6 +59,7 @@ def test_a_document_is_named_with_bad_and_good_answers_beside_each_other(folder:
     assert not any(each in shown for each in "\x1b\u202e")
 
 
+@pytest.mark.slow
 def test_the_json_and_python_are_the_same(folder: Path) -> None:
     status, shown, said = run("blame", "unsupported_risk", folder / "scores.jsonl", "--json")
     assert status == 0, said
@@ -70,6 +72,7 @@ def test_the_json_and_python_are_the_same(folder: Path) -> None:
     assert ragweir.blame("unsupported_risk", folder / "scores.jsonl", against=folder / "scores.jsonl").causes == ()
 
 
+@pytest.mark.slow
 def test_the_range_the_silence_and_the_page(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ("blame", "grounded", folder / "scores.jsonl", "--fail-on", 1)
@@ -99,6 +102,7 @@ def test_the_range_the_silence_and_the_page(folder: Path, tmp_path: Path, monkey
     assert (status, "until" in said) == (1, True)
 
 
+@pytest.mark.slow
 def test_against_a_file_it_is_worse_than_before(folder: Path) -> None:
     good = [{**each, "response": "Two years."} for each in events()]
     (folder / "before.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in good))
@@ -111,6 +115,7 @@ def test_against_a_file_it_is_worse_than_before(folder: Path) -> None:
     assert "worse than the rest" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "status"), [(1, 1), (10_000, 0)])
 def test_a_check_fails_by_the_answers_in_excess(folder: Path, most: int, status: int) -> None:
     found, _, said = run("blame", "unsupported_risk", folder / "scores.jsonl", "--fail-on", most)
@@ -144,6 +149,7 @@ def test_what_cannot_be_read_is_a_sentence(
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_file_without_values_of_the_metric_is_no_cause(folder: Path) -> None:
     status, shown, said = run("blame", "judge_faithfulness", folder / "scores.jsonl", "--json")
     assert status == 0, said

@@ -52,6 +52,7 @@ def ids(folder: Path) -> list[str]:
     return [orjson.loads(line)["event_id"] for line in lines]
 
 
+@pytest.mark.slow
 def test_what_people_call_bad_is_written_for_all_tools(folder: Path) -> None:
     status, said = dataset(folder, "--labels", folder / "labels.jsonl")
     assert status == 0, said
@@ -68,6 +69,7 @@ def test_what_people_call_bad_is_written_for_all_tools(folder: Path) -> None:
     assert after == {name: before[name] for name in ("e1", "e2")}
 
 
+@pytest.mark.slow
 def test_scores_and_times_choose(folder: Path) -> None:
     status, said = dataset(folder, "--where", "context_support < 0.5", "--from", "2026-11-15")
     assert status == 0, said

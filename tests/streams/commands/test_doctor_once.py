@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from ragweir.streams.commands import app
 
 
+@pytest.mark.slow
 def test_a_mistake_is_reported_once_and_what_it_prevents_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

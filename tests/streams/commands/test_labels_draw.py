@@ -32,6 +32,7 @@ def evaluations(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_width_takes_as_many_answers_as_it_needs(evaluations: Path) -> None:
     """The command says what it assumes; the shares of verdicts are known here, so that only labels widen the limits."""
     status, said = draw(evaluations, "--width", "0.2")
@@ -44,6 +45,7 @@ def test_a_width_takes_as_many_answers_as_it_needs(evaluations: Path) -> None:
     assert len((evaluations.with_name("queue.jsonl")).read_bytes().splitlines()) == 1 + count
 
 
+@pytest.mark.slow
 def test_a_width_stands_for_a_count(evaluations: Path) -> None:
     status, said = draw(evaluations, "--width", "0.2", "--count", "10")
     assert status == 2

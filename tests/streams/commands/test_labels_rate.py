@@ -98,6 +98,7 @@ def lines() -> list[tuple[str, bool | str]]:
     return [(row["event_id"], row["value"]) for row in rows if "event_id" in row]
 
 
+@pytest.mark.slow
 def test_answers_are_labelled_by_single_keys() -> None:
     prepare(4)
     status, screen, error = rate("yncx?zn")
@@ -115,6 +116,7 @@ def test_answers_are_labelled_by_single_keys() -> None:
     assert "Ada" not in Path("labels.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_label_has_the_seconds_that_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     class TickingClocks(Clocks):
         seconds = 0.0
@@ -154,6 +156,7 @@ def test_steps_of_a_scale_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines() == [("e0", "fine"), ("e1", "poor")]
 
 
+@pytest.mark.slow
 def test_the_rater_is_blind() -> None:
     """Neither the screens, nor the help, nor what follows have a score, a metric, a threshold or a chance."""
     prepare(3)
@@ -164,6 +167,7 @@ def test_the_rater_is_blind() -> None:
         assert hidden not in texts
 
 
+@pytest.mark.slow
 def test_texts_cannot_control_the_terminal() -> None:
     """Nor can they pass for ragweir's own words: each line of a text is indented."""
     hostile = "A\x1b[2J\x1b]0;owned\x07 \u202egnp [red]:smile:[/red]\r\nTHE ANSWER\x9b31m\u2028B"
@@ -183,6 +187,7 @@ def test_texts_cannot_control_the_terminal() -> None:
     assert out.width - 2 < wide <= out.width  # Each character takes two columns.
 
 
+@pytest.mark.slow
 def test_lost_texts_are_labelled_as_such() -> None:
     """An event that is not there, and one whose content was not captured."""
     prepare(4, event(1), event(2, response=None), event(3))
@@ -196,6 +201,7 @@ def test_lost_texts_are_labelled_as_such() -> None:
     assert whys == ["text_gone", "", "text_gone", ""]
 
 
+@pytest.mark.slow
 def test_a_text_that_is_found_again_is_asked() -> None:
     prepare(2, event(1))
     rate("y")
@@ -204,6 +210,7 @@ def test_a_text_that_is_found_again_is_asked() -> None:
     assert lines() == [("e0", "cannot_tell"), ("e1", True), ("e0", False)]
 
 
+@pytest.mark.slow
 def test_events_are_read_as_score_reads_them(folder: Path) -> None:
     """Through a map, from the files of a folder, the first of an id; later ones are duplicates."""
     write_queue(3)
@@ -221,6 +228,7 @@ def test_events_are_read_as_score_reads_them(folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_events_of_traces_are_assembled() -> None:
     trace = ROOT / "tests/streams/traces/otlp/langchain-openinference/rag.otlp.pb"
     scored = CliRunner().invoke(app, ["score", str(trace), "--out", "scored.jsonl"], catch_exceptions=False)
@@ -236,6 +244,7 @@ def test_events_of_traces_are_assembled() -> None:
     assert "THE PASSAGES\n1" in screen
 
 
+@pytest.mark.slow
 def test_two_people_and_a_third() -> None:
     prepare(3)
     write_queue(3, raters=2)
@@ -272,6 +281,7 @@ def test_the_default_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rate("y")[2].startswith("labels.key is the default")
 
 
+@pytest.mark.slow
 def test_wrong_files_leave_no_labels() -> None:
     prepare(2, event(7))
     with pytest.raises(PermanentError, match=r"events\.jsonl has none of the 2 events of the queue"):
@@ -290,6 +300,7 @@ def test_wrong_files_leave_no_labels() -> None:
     assert not Path("labels.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_the_file_of_labels_is_no_other_file() -> None:
     """Not even the end of a file without a last line end is changed."""
     prepare(2)
@@ -393,6 +404,7 @@ def test_kills_lose_no_label_and_double_none(folder: Path) -> None:
     assert Path("labels.jsonl").read_bytes().count(b'"threshold"') == 1
 
 
+@pytest.mark.slow
 def test_the_end_of_a_label_that_a_kill_cut_off_is_removed() -> None:
     prepare(3)
     rate("yn")
@@ -420,6 +432,7 @@ def test_ctrl_c_while_events_are_read(folder: Path) -> None:
     assert not Path("labels.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_one_process_adds_labels_at_a_time() -> None:
     prepare(1)
     rate("")

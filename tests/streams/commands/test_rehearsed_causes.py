@@ -47,6 +47,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_page_has_the_causes_that_blame_prints_for_its_events(file: Path) -> None:
     """From the start of the long window on, by the SLO that was given; a ticket has none."""
     shown = run("slo", "rehearse", file, "--slo", SLO, "--json", file.parent / "r.json")
@@ -64,6 +65,7 @@ def test_a_page_has_the_causes_that_blame_prints_for_its_events(file: Path) -> N
     assert orjson.loads(printed) == page["causes"]
 
 
+@pytest.mark.slow
 def test_a_page_without_a_cause_says_so(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     every = [
@@ -74,6 +76,7 @@ def test_a_page_without_a_cause_says_so(tmp_path: Path) -> None:
     assert "  Blame: too little data." in run("slo", "rehearse", path, "--slo", SLO)
 
 
+@pytest.mark.slow
 def test_without_a_page_nothing_is_blamed(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
     good = [each | {"scores": {"context_support": 0.75}} for each in evaluations()]

@@ -159,6 +159,7 @@ def test_rows_of_several_files_need_an_id(tmp_path: Path) -> None:
     assert explained("e2", "--events", rows).startswith(f"Event e2, line 1 of {rows / '2.jsonl'}\n")
 
 
+@pytest.mark.slow
 def test_an_answer_without_evidence_says_why() -> None:
     """Absent contexts and absent content are not empty ones; a supported answer is said to be."""
     rows = [

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
+import pytest
 from scored_answers import RETURNS, shown
 from scored_answers import score as scored
 from typer.testing import CliRunner
@@ -21,6 +22,7 @@ def run(*words: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_command(tmp_path: Path) -> None:
     """Of drawn answers that people labelled; every number with its limits, and every note."""
     answers = ("Call us.", "Vouchers wait in Lyon until 2030.")
@@ -56,6 +58,7 @@ def test_the_numbers_are_those_of_the_command(tmp_path: Path) -> None:
         assert f"<li>{note}</li>" in html
 
 
+@pytest.mark.slow
 def test_agreement_is_unknown_without_labels(tmp_path: Path) -> None:
     with shown(tmp_path, [scored(tmp_path, [RETURNS])]) as pages:
         html = pages.page("/agreement")
@@ -63,6 +66,7 @@ def test_agreement_is_unknown_without_labels(tmp_path: Path) -> None:
     assert '<p class="quiet">unknown</p>' in html
 
 
+@pytest.mark.slow
 def test_labels_that_are_given_meanwhile_count(tmp_path: Path) -> None:
     """The file of labels grows while people review."""
     label = Label(event_id="returns", question="supported", value=False, rater="a", kind="expert", blind=True, time=NOW)

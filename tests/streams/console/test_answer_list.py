@@ -32,6 +32,7 @@ def ids(html: str) -> list[str]:
     return re.findall(r'<a data-row href="/answers/(e\d+)', html)
 
 
+@pytest.mark.slow
 def test_the_list_goes_on_page_by_page(pages: ShownPages) -> None:
     """Every answer is on one page, the newest first, and the way back leads over the same pages."""
     seen, path, back = [], "/answers", []

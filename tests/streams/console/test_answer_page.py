@@ -18,6 +18,7 @@ def words(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", "", html)).split())
 
 
+@pytest.mark.slow
 def test_the_verdict_the_sentences_and_the_passages_are_shown(tmp_path: Path) -> None:
     """What a person reads first, the words and values without support, and the way from a sentence to its passage."""
     with pages_of(tmp_path) as pages:
@@ -36,6 +37,7 @@ def test_the_verdict_the_sentences_and_the_passages_are_shown(tmp_path: Path) ->
     assert f"ragweir explain returns --file {tmp_path}/evaluations.jsonl" in text
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_explain_prints(tmp_path: Path) -> None:
     """Every sentence that explain names, with its words, is on the page; both are of one function."""
     with pages_of(tmp_path) as pages:
@@ -53,12 +55,14 @@ def test_the_page_shows_what_explain_prints(tmp_path: Path) -> None:
         assert set(sentence["in_no_passage"]) <= set(re.findall(r"\w+", text))
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_there_and_a_query_that_is_none(tmp_path: Path) -> None:
     with pages_of(tmp_path) as pages:
         assert "There is no answer with this id here." in pages.page("/answers/other", 404)
         assert "there is no parameter" in pages.page("/answers/returns?x=1", 400)
 
 
+@pytest.mark.slow
 def test_previous_and_next_are_those_of_the_list(tmp_path: Path) -> None:
     """The query string that a person came with is kept, and the places follow its order."""
     rows = [RETURNS | {"event_id": each, "ended_at": f"2026-11-21T10:03:0{place}Z"} for place, each in enumerate("abc")]
@@ -78,6 +82,7 @@ def test_any_id_has_an_address(tmp_path: Path, event_id: str) -> None:
         assert "1 of 3 sentences lacks support" in pages.page(address.replace("&amp;", "&"))
 
 
+@pytest.mark.slow
 def test_texts_can_be_switched_off_or_be_gone(tmp_path: Path) -> None:
     """The scores stay, and the reason is said; an event that is not the one that was scored is not shown."""
     with pages_of(tmp_path, texts="off") as pages:
@@ -97,6 +102,7 @@ def test_texts_can_be_switched_off_or_be_gone(tmp_path: Path) -> None:
 MAIL = "ada@example.org"
 
 
+@pytest.mark.slow
 def test_redacted_texts_hold_no_personal_data(tmp_path: Path) -> None:
     """Whatever judge.redaction is: in all texts of an event, and in the judge's words."""
     row = RETURNS | {
@@ -123,6 +129,7 @@ def test_redacted_texts_hold_no_personal_data(tmp_path: Path) -> None:
     assert "the console is set to show no texts" in seen["off"]
 
 
+@pytest.mark.slow
 def test_labels_of_people_are_in_the_verdict(tmp_path: Path) -> None:
     """The labels that hold, each with its answer."""
     label = Label(
@@ -136,6 +143,7 @@ def test_labels_of_people_are_in_the_verdict(tmp_path: Path) -> None:
     assert "supportednoabcdef01expert, blind2026-11-22 00:00:00 UTC" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace_id", "is_linked"),
     [("0af7651916cd43dd8448eb211c80319c", True), ("javascript:alert(1)", False), ("../x", False)],
@@ -146,6 +154,7 @@ def test_only_hexadecimal_ids_lead_to_traces(tmp_path: Path, trace_id: str, is_l
         assert ("https://t.example/" in pages.page("/answers/returns")) == is_linked
 
 
+@pytest.mark.slow
 def test_sentences_without_support_are_never_folded(tmp_path: Path) -> None:
     """Behind 8,000 characters only those with support are folded away."""
     long = "Call us at noon. " * 600 + "Vouchers wait in Lyon. " + "Call us at noon. " * 3
@@ -157,6 +166,7 @@ def test_sentences_without_support_are_never_folded(tmp_path: Path) -> None:
     assert html[at : html.index("</ol>", at)].count("<details>") == 1
 
 
+@pytest.mark.slow
 def test_the_answer_of_several_files_is_read_in_its_own(tmp_path: Path) -> None:
     """The place of a file among those that were named is that of its answers."""
     first, second = tmp_path / "1", tmp_path / "2"
@@ -168,6 +178,7 @@ def test_the_answer_of_several_files_is_read_in_its_own(tmp_path: Path) -> None:
         assert "holds another event" in pages.page("/answers/other")
 
 
+@pytest.mark.slow
 def test_the_same_sentence_of_a_passage_is_repeated_once(tmp_path: Path) -> None:
     """Narrow pages have it under the sentence of the answer, also under the first one."""
     response = "Return shoes within 30 weeks. Return shoes within 60 weeks. Lyon is far. Return shoes within 9 weeks."
@@ -177,6 +188,7 @@ def test_the_same_sentence_of_a_passage_is_repeated_once(tmp_path: Path) -> None
     assert html.index("<blockquote") < html.index('<li id="s2"')
 
 
+@pytest.mark.slow
 def test_only_long_passages_can_be_shown_in_part(tmp_path: Path) -> None:
     """Narrow pages show the begin of such a passage until its box is ticked."""
     contexts = [{"text": "Return shoes within 30 days. " * 20}, {"text": "Call us at noon."}]

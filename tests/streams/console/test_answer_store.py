@@ -253,6 +253,7 @@ def test_pages_follow_each_other_forwards_and_backwards(
     assert backwards == expected
 
 
+@pytest.mark.slow
 def test_an_answer_has_what_its_evaluation_says(store: AnswerStore, answers: dict[str, Row], rows: list[Row]) -> None:
     for event_id in list(answers)[:: EVENTS // 40]:
         row, found = answers[event_id], store.found(event_id)
@@ -295,6 +296,7 @@ def test_labelled_answers_are_those_with_a_label_that_holds(
     assert len(list(store.people_labels().current())) == len(wanted)
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_a_rehearsal(store: AnswerStore, answers: dict[str, Row]) -> None:
     """For the events that count, in the stage in which the rehearsal counts each SLO."""
     until = START + timedelta(days=1)
@@ -325,6 +327,7 @@ def test_an_unknown_name_is_one_sentence(store: AnswerStore) -> None:
             store.search(query)
 
 
+@pytest.mark.slow
 def test_columns_that_are_kept_are_those_of_the_file(tmp_path: Path) -> None:
     """Also once another file is in its place, whose segments have the same numbers."""
 
@@ -399,6 +402,7 @@ def test_values_over_the_limit_are_one_and_lists_say_that_they_lack_some(
     store.close()
 
 
+@pytest.mark.slow
 def test_an_evaluation_without_scores_is_an_answer(tmp_path: Path) -> None:
     bare = {"event_id": "e", "event_time": START, "catalogue_version": "3"}
     with StoreWriter(tmp_path / "store") as writer:

@@ -68,6 +68,7 @@ def pages(file: Path, **blame: Any) -> Iterator[ShownPages]:
         yield ShownPages(content, logged_in(application(page_routes(content), settings.console, TOKEN)))
 
 
+@pytest.mark.slow
 def test_the_numbers_and_notes_are_those_of_the_command(evaluations: Path) -> None:
     words = ["blame", "unsupported_risk", str(evaluations), "--threshold", "0.5", "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
@@ -88,6 +89,7 @@ def test_the_numbers_and_notes_are_those_of_the_command(evaluations: Path) -> No
         assert f"<li>{note}</li>" in html
 
 
+@pytest.mark.slow
 def test_a_cause_leads_to_its_bad_answers(evaluations: Path) -> None:
     """Also one whose name is hostile: the list has exactly the bad answers of the cause."""
     with pages(evaluations) as found:
@@ -117,6 +119,7 @@ def test_a_silenced_cause_is_shown_as_such(evaluations: Path) -> None:
     assert f"Silenced until {until}: is &lt;b&gt;being&lt;/b&gt; rewritten" in html
 
 
+@pytest.mark.slow
 def test_the_link_of_an_alert_asks_about_its_range(evaluations: Path) -> None:
     """With seconds as Prometheus writes those of its templates."""
     content = rules((GROUNDED,), judged=())
@@ -221,6 +224,7 @@ def test_a_failure_is_shown_once_and_tried_again() -> None:
     assert [desk.ask(BlameQuestion("a")), desk.ask(BlameQuestion("a"))] == ["a report", "a report"]
 
 
+@pytest.mark.slow
 def test_a_page_that_waits_loads_again(evaluations: Path) -> None:
     settings = Settings(slo=(GROUNDED,))
     go = Event()
@@ -233,6 +237,7 @@ def test_a_page_that_waits_loads_again(evaluations: Path) -> None:
     assert "being computed" in html
 
 
+@pytest.mark.slow
 def test_lists_and_applications_lead_to_the_causes_among_their_answers(evaluations: Path) -> None:
     """A list that causes cannot be asked of has no link."""
     with pages(evaluations) as found:

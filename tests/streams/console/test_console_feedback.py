@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from browsers import TOKEN, logged_in
 from scored_answers import GROUNDED, RETURNS, ShownPages, pages_of
 
@@ -77,6 +78,7 @@ def with_feedback(folder: Path) -> Iterator[ShownPages]:
             yield ShownPages(content, logged_in(application(page_routes(content), content.settings.console, TOKEN)))
 
 
+@pytest.mark.slow
 def test_answers_are_found_by_feedback(tmp_path: Path) -> None:
     found = {
         "": 6,
@@ -100,6 +102,7 @@ def test_answers_are_found_by_feedback(tmp_path: Path) -> None:
         assert "3 answers</h1>" in html
 
 
+@pytest.mark.slow
 def test_feedback_is_in_the_list_the_download_and_on_the_page_of_the_answer(tmp_path: Path) -> None:
     with with_feedback(tmp_path) as pages:
         html = pages.page("/answers")
@@ -116,6 +119,7 @@ def test_feedback_is_in_the_list_the_download_and_on_the_page_of_the_answer(tmp_
         assert "feedback of" not in pages.page("/answers/e3")
 
 
+@pytest.mark.slow
 def test_the_form_gives_a_value_of_feedback_as_one_field(tmp_path: Path) -> None:
     with with_feedback(tmp_path) as pages:
         answer = pages.browser.get("/answers?form=1&given=feedback.thumbs%3Dfalse&feedback=&application=")
@@ -123,6 +127,7 @@ def test_the_form_gives_a_value_of_feedback_as_one_field(tmp_path: Path) -> None
         assert pages.browser.get("/answers?form=1&given=sort%3Devil").headers["location"] == "/answers"
 
 
+@pytest.mark.slow
 def test_an_application_has_the_counts_of_what_its_users_gave(tmp_path: Path) -> None:
     with with_feedback(tmp_path) as pages:
         html = pages.page("/")
@@ -133,6 +138,7 @@ def test_an_application_has_the_counts_of_what_its_users_gave(tmp_path: Path) ->
         assert HOSTILE not in html
 
 
+@pytest.mark.slow
 def test_without_feedback_no_page_speaks_of_it(tmp_path: Path) -> None:
     with pages_of(tmp_path) as pages:
         html = pages.page("/") + pages.page("/answers")

@@ -178,6 +178,7 @@ def test_a_store_that_cannot_go_on_is_made_anew(tmp_path: Path, how: str) -> Non
     assert content(tmp_path) == content(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_reader_says_that_the_store_is_damaged(tmp_path: Path) -> None:
     """A segment that cannot be read: the page fails, and the projection makes the store anew."""
     take(ConsoleProjection(settings(tmp_path)), records(SEGMENT_ROWS))

@@ -38,6 +38,7 @@ def rows(versions: str = "v2") -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_each_application_has_its_bad_answers_by_slo(tmp_path: Path) -> None:
     """The share is marked where it is over the objective, and leads to these answers, worst first."""
     with pages_of(tmp_path, rows()) as pages:
@@ -137,6 +138,7 @@ def test_the_value_of_a_dead_letter_is_a_text(letters: tuple[ShownPages, Letter]
     assert "(console.texts)" in html
 
 
+@pytest.mark.slow
 def test_a_file_has_no_dead_letters(tmp_path: Path) -> None:
     with pages_of(tmp_path) as pages:
         assert "names the lines that it cannot read" in pages.page("/dead-letters")

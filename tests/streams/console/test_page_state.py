@@ -88,12 +88,14 @@ def test_a_question_for_new_answers_that_is_none_is_answered_so(query: str, live
     live.pages.page(f"/answers.new?{query}", 400)
 
 
+@pytest.mark.slow
 def test_files_have_no_new_answers(tmp_path: Path) -> None:
     with pages_of(tmp_path) as pages:
         assert "data-new" not in pages.page("/answers")
         assert "behind" not in pages.page("/")
 
 
+@pytest.mark.slow
 def test_lag_and_retention_stand_on_every_page(live: Live) -> None:
     live.write(*range(4))
     for path in ("/", "/answers", "/answers/e1", "/agreement", "/compare", "/dead-letters", "/cause"):
@@ -159,6 +161,7 @@ def test_no_page_waits_for_the_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked.acquire(blocking=False)
 
 
+@pytest.mark.slow
 def test_a_lag_that_nobody_knows_is_said_to_be_unknown() -> None:
     """No broker listens there."""
     settings = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:1"}})

@@ -69,6 +69,7 @@ def test_requests_are_counted_by_the_status_of_their_answers_and_logins_by_their
     assert shown(counts) == {}
 
 
+@pytest.mark.slow
 def test_closed_connections_are_counted_by_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_server, "MAX_CONNECTIONS", 3)
     for phase in SECONDS:

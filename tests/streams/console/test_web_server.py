@@ -86,6 +86,7 @@ def test_a_thousand_idle_and_slow_connections_keep_nobody_waiting(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_those_whose_request_is_being_answered_are_closed_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_server, "MAX_CONNECTIONS", 4)
     with running() as port, contextlib.ExitStack() as held:
@@ -98,6 +99,7 @@ def test_those_whose_request_is_being_answered_are_closed_last(monkeypatch: pyte
         assert len(begin + heard(slow)) > _LARGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "sent"),
     [
@@ -126,12 +128,14 @@ def test_a_connection_is_closed_when_a_part_of_a_request_takes_too_long(
         assert asked(port).endswith(b"127.0.0.1 http 0")
 
 
+@pytest.mark.slow
 def test_a_connection_serves_several_requests() -> None:
     with running() as port, connected(port) as client:
         client.sendall(_GET + _GET + _LAST)
         assert heard(client).count(b"127.0.0.1 http 0") == 3
 
 
+@pytest.mark.slow
 def test_no_header_of_a_proxy_is_believed() -> None:
     with running() as port:
         answer = asked(
@@ -142,6 +146,7 @@ def test_no_header_of_a_proxy_is_believed() -> None:
     assert answer.endswith(b"127.0.0.1 http 0")
 
 
+@pytest.mark.slow
 def test_no_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Also by a logger that somebody has made louder: an address may repeat what an event said."""
     with running() as port, caplog.at_level(logging.DEBUG, "uvicorn.access"), caplog.at_level(logging.DEBUG):
@@ -171,6 +176,7 @@ ODD: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("request_", "status"), ODD.values(), ids=ODD)
 def test_an_odd_request_is_answered_or_dropped_without_a_word(
     request_: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -192,6 +198,7 @@ def test_an_odd_request_is_answered_or_dropped_without_a_word(
     assert logging.getLogger("uvicorn.error").level >= logging.CRITICAL
 
 
+@pytest.mark.slow
 def test_only_the_user_of_the_console_may_connect_to_its_socket(tmp_path: Path) -> None:
     """Also where the mask of the process permits everything."""
     path = tmp_path / "console.sock"
@@ -206,6 +213,7 @@ def test_only_the_user_of_the_console_may_connect_to_its_socket(tmp_path: Path) 
         assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_socket_that_a_killed_process_left_is_replaced_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "console.sock"
     with socket.socket(socket.AF_UNIX) as killed:
@@ -221,6 +229,7 @@ def test_a_socket_that_a_killed_process_left_is_replaced_and_no_other(tmp_path: 
     assert path.read_text() == "no socket"
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named() -> None:
     with running() as port, pytest.raises(PermanentError, match=f"127.0.0.1:{port}"), running(port=port):
         pass

@@ -306,6 +306,7 @@ def rows(name: str) -> list[Any]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_mtrag_rows_are_told_apart_by_two_fields() -> None:
     """Several models answered each task, so that the id is the task's and the model's, and every row is read."""
     events = rows("mtrag.jsonl")

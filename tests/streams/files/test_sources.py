@@ -198,6 +198,7 @@ class Trickling(io.RawIOBase):
         return self._content.read(self._size)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(JSON, max_size=4), st.integers(1, 9), st.sampled_from([None, 2]))
 def test_elements_are_found_wherever_chunks_end(elements: list[Any], size: int, indent: int | None) -> None:
@@ -495,6 +496,7 @@ def test_a_pipe_is_read_as_it_is_written() -> None:
                 assert next(events) == (number, f'{{"a": {number}}}'.encode())
 
 
+@pytest.mark.slow
 def test_progress_is_that_of_the_compressed_bytes(tmp_path: Path) -> None:
     """The bytes that are told come to the size of the file, whatever is in it."""
     for name, content in {

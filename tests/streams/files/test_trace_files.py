@@ -109,6 +109,7 @@ def test_a_file_that_was_cut_off_gives_the_requests_before_and_says_so(form: str
         assert spans([next(found)[1]]) == spans([RAG.read_bytes()])
 
 
+@pytest.mark.slow
 def test_a_length_beyond_the_limit_is_an_error_before_anything_is_read() -> None:
     """A damaged length takes no memory."""
     good = RAG.read_bytes()
@@ -241,6 +242,7 @@ def test_a_trace_without_a_genai_span_gives_nothing_and_the_status_says_so(tmp_p
     assert lines[-1] == "0 scored"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_spans_of_a_file() -> None:
     """100 MiB of spans take less than 60 MiB: beyond 32 MiB they are in a temporary file."""
     requests = []

@@ -577,6 +577,7 @@ def test_an_explanation_has_the_values_reasons_and_evidence() -> None:
     assert list(explanation) == [name for name in ragweir.catalogue() if name in explanation]
 
 
+@pytest.mark.slow
 def test_an_explanation_reads_well_and_controls_nothing() -> None:
     """As text, and as HTML of a notebook, whatever the event holds."""
     explanation = ragweir.explain(
@@ -653,6 +654,7 @@ def test_the_sides_may_be_files_evaluations_or_frames(tmp_path: Path) -> None:
         ], kind
 
 
+@pytest.mark.slow
 def test_a_comparison_reads_well_and_has_gates(tmp_path: Path) -> None:
     a, b = sides(0, tmp_path), sides(20, tmp_path)
     found = ragweir.compare(a["path"], b["iterator"])

@@ -135,6 +135,7 @@ def fingerprints(**judge: Any) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_another_secret_is_another_fingerprint_and_the_same_secret_the_same() -> None:
     """A replay with another key would select other events; its record does not tell the key."""
     first, second = fingerprints()

@@ -66,6 +66,7 @@ def server(headers: list[Mapping[str, str]]) -> Iterator[str]:
         yield f"{listening.url}/api"
 
 
+@pytest.mark.slow
 def test_the_client_knows_each_answer() -> None:
     headers: list[Mapping[str, str]] = []
     with server(headers) as url, ExitStack() as opened:
@@ -172,6 +173,7 @@ def test_an_encoded_answer_is_bounded_before_it_is_decoded(encoding: str, times:
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{raised}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [encoded("gzip", b"no such thing"), encoded("br", b"\0")])
 def test_an_answer_that_cannot_be_decoded_is_none(given: bytes) -> None:
     with (
@@ -182,12 +184,14 @@ def test_an_answer_that_cannot_be_decoded_is_none(given: bytes) -> None:
         client.schema(1)
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_encoded_all_the_same_is_read() -> None:
     given = encoded("gzip", gzipped(b'{"schema": "a"}'))
     with misbehaving(lambda _: given) as url, RegistryClient(RegistrySettings(url=url)) as client:
         assert client.schema(1).text == "a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "trickle"),
     [
@@ -206,6 +210,7 @@ def test_a_request_ends_whose_answer_comes_byte_by_byte(given: bytes, trickle: b
         client.schema(1)
 
 
+@pytest.mark.slow
 def test_the_answers_of_a_schema_have_a_limit_in_all() -> None:
     """A hundred references of 3 MB each."""
     asked: list[str] = []
@@ -221,6 +226,7 @@ def test_the_answers_of_a_schema_have_a_limit_in_all() -> None:
         assert len(asked) == 2
 
 
+@pytest.mark.slow
 def test_all_requests_for_a_schema_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred references of a little less than the time limit of each held all other ids for minutes."""
     monkeypatch.setattr(client_module, "SCHEMA_SECONDS", 0.5, raising=False)

@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from registry_exchange import FILE, replayed
 
 RECORDED = json.loads(FILE.read_text())
 
 
+@pytest.mark.slow
 def test_the_client_reads_a_real_registrys_answers() -> None:
     said = replayed(RECORDED["exchange"])
     assert said == RECORDED["said"]

@@ -44,6 +44,7 @@ def test_a_schema_is_asked_for_once() -> None:
     assert asked == [7, 8]
 
 
+@pytest.mark.slow
 def test_a_worker_that_waits_for_the_registry_is_alive_and_stops_when_told() -> None:
     """As when it is assigned a partition, and reads the records before its start."""
 
@@ -72,6 +73,7 @@ def test_a_worker_that_waits_for_the_registry_is_alive_and_stops_when_told() -> 
     until(lambda: not schemas._asked)
 
 
+@pytest.mark.slow
 def test_a_missing_schema_is_asked_for_half_a_minute_and_then_unknown_for_ten() -> None:
     now_s, asked = 0.0, 0
 
@@ -150,6 +152,7 @@ def test_a_registry_that_rejects_is_no_matter_of_waiting() -> None:
         schemas.ready(8)
 
 
+@pytest.mark.slow
 def test_forged_ids_take_bounded_memory() -> None:
     schemas = RegistrySchemas(lambda schema_id: Schema("AVRO", str(schema_id)), made)
     for schema_id in range(3_000):

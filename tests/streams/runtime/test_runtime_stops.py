@@ -26,6 +26,7 @@ def unsettled(_: object) -> Outcome:
     return Outcome()
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_commit_has_survived_its_records(world: World) -> None:
     """However often: it is no fault of the records, and no canary and no person has to look at them."""
     world.cluster.create("rag.windows")

@@ -280,6 +280,7 @@ def test_a_stop_does_not_wait_for_a_broker_that_is_away(world: World) -> None:
     assert world.health.not_ready == "stopped"
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_full_is_waited_for(world: World) -> None:
     world.cluster.produce(IN, *VALUES * 10)
     agent = Copier(writes=lambda _: b"x" * 900_000)

@@ -56,6 +56,7 @@ def threads_after(before: int) -> int:
     return threading.active_count() - before
 
 
+@pytest.mark.slow
 def test_two_hundred_silent_connections_keep_nobody_waiting(capfd: pytest.CaptureFixture[str]) -> None:
     """They take a bounded number of threads, /metrics answers beside them, and nothing is written."""
     before = threading.active_count()
@@ -119,6 +120,7 @@ def test_an_odd_request_is_answered_or_dropped_without_a_word(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_post_is_told_what_is_allowed() -> None:
     """Another method than GET and HEAD is rejected as RFC 9110 says."""
     with telemetry() as port:
@@ -129,6 +131,7 @@ def test_a_post_is_told_what_is_allowed() -> None:
             assert (answer.code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
+@pytest.mark.slow
 def test_head_is_answered_as_get_without_its_body() -> None:
     """The status and headers are those of GET, the length too."""
     with telemetry() as port, connected(port) as asking:
@@ -139,6 +142,7 @@ def test_head_is_answered_as_get_without_its_body() -> None:
     assert body == b""
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_byte_by_byte_is_cut(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +164,7 @@ def test_a_request_that_comes_byte_by_byte_is_cut(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_readers_that_take_nothing_are_cut_for_others(capfd: pytest.CaptureFixture[str]) -> None:
     """As many as there may be ask for more than buffers hold and read none of it; the next one is answered."""
     before = threading.active_count()
@@ -213,6 +218,7 @@ def test_an_error_of_the_application_is_an_answer_and_one_line_of_the_log() -> N
     assert [(line["event"], line["log_level"]) for line in logged] == [("a request could not be answered", "error")]
 
 
+@pytest.mark.slow
 def test_a_server_ends_while_connections_are_open() -> None:
     """Its thread and those of its connections end, and the port is free."""
     before = threading.active_count()

@@ -36,6 +36,7 @@ def run(script: Script, service: str = "evaluate", **groups: Any) -> list[str]:
     return [each["event"] for each in logs if each.get("service") == service]  # Not those of another test's thread.
 
 
+@pytest.mark.slow
 def test_a_slot_evaluates_until_it_is_stopped_and_says_so(ready: World) -> None:
     ready.cluster.produce(IN, event(event_id="a"), event(event_id="b"))
     lines = run(iter([lambda: len(ready.cluster.committed(OUT)) == 2]))
@@ -43,6 +44,7 @@ def test_a_slot_evaluates_until_it_is_stopped_and_says_so(ready: World) -> None:
     assert (lines[0], lines[-1]) == ("started", "stopped")
 
 
+@pytest.mark.slow
 def test_a_slot_waits_for_topics_that_are_made_a_little_later(ready: World) -> None:
     del ready.cluster.topics[IN], ready.cluster.topics[DEAD]
 
@@ -57,18 +59,21 @@ def test_a_slot_waits_for_topics_that_are_made_a_little_later(ready: World) -> N
     assert run(script())[-1] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_topic_that_stays_away_ends_a_slot(ready: World) -> None:
     del ready.cluster.topics[DEAD]
     with pytest.raises(PermanentError, match=r"there is no topic rag.dead-letter"):
         run(iter([lambda: False]))
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_stopped_before_there_is_a_broker_handles_nothing(ready: World) -> None:
     ready.cluster.is_up = False
     lines = run(iter([after(10.0)]))
     assert lines == ["started", "no broker answers; waiting for one"]
 
 
+@pytest.mark.slow
 def test_a_duplicate_in_an_aborted_transaction_is_one_when_it_is_read_again(ready: World) -> None:
     ready.cluster.produce(IN, event(event_id="a"))
 
@@ -85,6 +90,7 @@ def test_a_duplicate_in_an_aborted_transaction_is_one_when_it_is_read_again(read
     assert [orjson.loads(value or b"")["event_id"] for value in ready.cluster.values(OUT)] == ["b"]
 
 
+@pytest.mark.slow
 def test_a_slot_reads_the_inputs_that_there_are_if_its_service_needs_one_of_them(ready: World) -> None:
     """The spans of a platform that sends no logs."""
     del ready.cluster.topics["otlp_logs"]

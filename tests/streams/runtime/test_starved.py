@@ -193,6 +193,7 @@ def test_an_answer_of_the_judge_that_came_while_nothing_ran_counts(answers: bool
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterates", [True, False])
 def test_a_loop_that_has_not_run_yet_after_a_pause_is_not_stalled(iterates: bool) -> None:
     health = Health(last_alive_s=time.monotonic() - 2 * STALLED_SECONDS)

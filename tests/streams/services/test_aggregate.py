@@ -599,6 +599,7 @@ def test_new_label_sets_push_no_known_one_out(restarts: bool, partition: Partiti
     assert len({labels for parts in held for labels in parts}) <= 201, "those of the first hour have left"
 
 
+@pytest.mark.slow
 def test_a_first_deployment_of_many_label_sets_is_not_limited_by_the_hour(partition: Partition) -> None:
     """Those of the first window may be as many as `max_series`, and a worker that finds 200 held goes on with all."""
     for minute in range(3):
@@ -649,6 +650,7 @@ def test_memory_bounds_the_same_label_sets_after_a_restart() -> None:
     assert OVERFLOW in {window.dimensions["application"] for window in steady.windows()}
 
 
+@pytest.mark.slow
 def test_a_worker_that_takes_more_partitions_over_holds_less_of_each() -> None:
     """The oldest windows are released, and go on as new parts: all events are counted, the known labels kept."""
     partition = Partition(max_bytes=2 << 20)
@@ -706,6 +708,7 @@ def test_decoded_contents_take_what_is_accounted_for_them(events: int) -> None:
     assert taken <= part.contents_size <= 4 * taken
 
 
+@pytest.mark.slow
 def test_contents_are_given_back_before_label_sets_overflow() -> None:
     """At a quarter of the memory only the newest windows keep their contents, and nothing overflows for that."""
     partition = Partition(max_bytes=8 << 20)
@@ -888,6 +891,7 @@ def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int, partition: Par
     assert partition.progress().watermark == (NOON if stamp_ms > 0 else EPOCH) - timedelta(seconds=10)
 
 
+@pytest.mark.slow
 def test_one_fast_clock_makes_no_honest_event_late() -> None:
     """Nine applications are on time and one is four minutes ahead: nobody is late, and all are in their windows."""
     partition = Partition(idle_s=60)

@@ -108,6 +108,7 @@ def test_runs_without_a_value_are_no_misses() -> None:
     assert "specificity" not in found
 
 
+@pytest.mark.slow
 def test_the_variance_of_thirty_days_is_in_the_limits() -> None:
     chance = np.random.default_rng(4)
     series = taken(AnchorSeries(), baseline(chance))

@@ -140,6 +140,7 @@ def test_odd_ids_have_rows_of_bounded_size(fields: dict[str, Any]) -> None:
     assert len(records(outcome)[0]) < 64 * 1024
 
 
+@pytest.mark.slow
 def test_long_ids_are_not_kept() -> None:
     """The kept hashes are bounded in bytes: 65,536 ids of 200 characters."""
     own = RowHashes(KEY)

@@ -585,6 +585,7 @@ FREE_OF_CHARGE = (
 CHARGED = ("500 Broken", "502 Between", "504 Late", "524 Late")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [*FREE_OF_CHARGE, *CHARGED])
 def test_a_call_that_ends_with_an_error_costs_what_it_may_have_cost(status: str) -> None:
     """Nothing where the endpoint did not take it; all that it may cost where the endpoint failed in its middle."""

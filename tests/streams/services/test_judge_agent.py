@@ -188,6 +188,7 @@ def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> 
     assert len(log.read("evaluations")) == 100
 
 
+@pytest.mark.slow
 def test_what_is_held_is_bounded_in_bytes_too() -> None:
     log, pool, worker = judging(concurrency=500, max_input_chars=1_000)
     pool.unavailable_reason = "down"

@@ -266,6 +266,7 @@ def test_anchors_are_read_from_a_file_and_from_datasets(tmp_path: Path) -> None:
     assert anchor_set(from_groups({})) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "why"),
     [

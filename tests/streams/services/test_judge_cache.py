@@ -141,6 +141,7 @@ def test_a_file_that_cannot_be_used_is_told_once_and_memory_takes_its_place(
     assert capsys.readouterr().out.count("the cache file cannot be used") == 1
 
 
+@pytest.mark.slow
 def test_a_file_that_another_keeps_locked_is_told_once_and_memory_takes_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

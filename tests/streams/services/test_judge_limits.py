@@ -73,6 +73,7 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.mark.slow
 @given(CALLS, st.integers(1, 8), st.integers(100, 400), st.randoms(use_true_random=False))
 def test_no_window_is_above_the_limits_whenever_the_endpoint_counts_a_call(
     calls: list[CallTimes], requests: int, tokens: int, chance: random.Random

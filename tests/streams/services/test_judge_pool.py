@@ -130,6 +130,7 @@ def test_settings_that_reach_no_judge_are_told_at_the_start(tmp_path: Path) -> N
 # Failures that pass.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [error(500), error(503), CUT, HANG, GARBAGE, Reply(said={}), error(408)])
 def test_a_failure_that_may_pass_is_tried_again(endpoint: Endpoint, failure: Reply) -> None:
     endpoint.then(failure, failure)
@@ -138,6 +139,7 @@ def test_a_failure_that_may_pass_is_tried_again(endpoint: Endpoint, failure: Rep
     assert (judged_score(end), end.usage.calls) == (0.5, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "outcome", "why"),
     [
@@ -158,6 +160,7 @@ def test_what_fails_as_often_as_allowed_ends_the_job_for_now(
     assert (end.judged, end.why, end.usage.calls) == (None, why, 3)
 
 
+@pytest.mark.slow
 def test_an_answer_in_drops_is_given_up_in_time(endpoint: Endpoint) -> None:
     """Each byte comes soon; together they never do."""
     stop = threading.Event()
@@ -181,6 +184,7 @@ def test_an_answer_in_drops_is_given_up_in_time(endpoint: Endpoint) -> None:
         thread.join()
 
 
+@pytest.mark.slow
 def test_too_many_requests_use_up_no_attempt_and_hold_every_call_back(endpoint: Endpoint) -> None:
     for _ in range(3):
         endpoint.then(error(429, retry_after_ms="150"))
@@ -191,6 +195,7 @@ def test_too_many_requests_use_up_no_attempt_and_hold_every_call_back(endpoint: 
     assert all(later - sooner >= 0.15 for sooner, later in itertools.pairwise(times))
 
 
+@pytest.mark.slow
 def test_too_many_requests_without_a_word_on_how_long_wait_as_long_as_a_failure(endpoint: Endpoint) -> None:
     endpoint.then(error(429), error(429))
     with pool(endpoint, attempts=1, breaker_wait_s=0.1, breaker_failures=9) as live:
@@ -200,6 +205,7 @@ def test_too_many_requests_without_a_word_on_how_long_wait_as_long_as_a_failure(
     assert third - second >= 0.2
 
 
+@pytest.mark.slow
 def test_while_the_endpoint_wants_peace_one_call_in_flight_is_the_most(endpoint: Endpoint) -> None:
     peace = threading.Event()
     endpoint.script = lambda asked: completion(asked) if peace.is_set() else error(429, retry_after_ms="20")
@@ -215,6 +221,7 @@ def test_while_the_endpoint_wants_peace_one_call_in_flight_is_the_most(endpoint:
     assert all(later - sooner >= 0.02 for sooner, later in itertools.pairwise(times[8:]))
 
 
+@pytest.mark.slow
 def test_an_outage_costs_no_event_an_attempt_beyond_those_that_tell_it(endpoint: Endpoint) -> None:
     down = threading.Event()
     down.set()
@@ -246,6 +253,7 @@ def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) ->
     assert end.usage.cost == cost(PRICE, 100, 10), "what reached nobody costs nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
@@ -306,6 +314,7 @@ def poisoned(asked: AskedCall) -> Reply:
     return error(500) if "poison" in asked.text else completion(asked)
 
 
+@pytest.mark.slow
 def test_a_question_that_alone_fails_keeps_the_others_away_no_longer_than_its_attempts(endpoint: Endpoint) -> None:
     """It opens the breaker and probes in vain. Then another is wanted as a witness, and its success closes it."""
     endpoint.script = poisoned
@@ -750,6 +759,7 @@ def test_what_a_job_pays_stays_within_its_allowance_even_if_each_answer_is_the_m
             assert 0 < end.usage.cost <= allowance
 
 
+@pytest.mark.slow
 def test_money_that_broken_calls_used_up_lets_the_job_come_again(endpoint: Endpoint) -> None:
     """What broke off may be on the bill. A null for want of money would blame the event for it."""
     endpoint.then(HANG)
@@ -779,6 +789,7 @@ def test_each_call_is_booked_on_the_day_on_which_it_goes_out_and_none_on_a_day_w
     assert len(endpoint.asked) == 4
 
 
+@pytest.mark.slow
 def test_no_window_at_the_endpoint_holds_more_requests_than_the_limit(endpoint: Endpoint) -> None:
     """Retries and answers that come late included; and none comes in the first window."""
     chance = Counter[str]()
@@ -864,6 +875,7 @@ def test_an_answer_that_could_not_be_used_is_not_kept(endpoint: Endpoint) -> Non
     assert len(endpoint.asked) == 4, "two in vain, one of the other suite, and the first question again"
 
 
+@pytest.mark.slow
 def test_forty_events_are_judged_again_from_the_cache_alone_though_many_answers_had_to_be_repaired(
     tmp_path: Path,
 ) -> None:
@@ -1020,6 +1032,7 @@ def test_more_jobs_than_the_settings_allow_are_an_error_of_whoever_starts_them(e
             live.start(job(2))
 
 
+@pytest.mark.slow
 def test_many_jobs_are_under_way_at_once(endpoint: Endpoint) -> None:
     together = threading.Barrier(40, timeout=SECONDS)
 
@@ -1044,6 +1057,7 @@ def test_closing_breaks_off_what_is_under_way_and_leaves_no_thread(endpoint: End
 # Logs.
 
 
+@pytest.mark.slow
 def test_neither_the_texts_nor_the_key_are_ever_told(
     endpoint: Endpoint, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_texts_that_utf8_cannot_encode_and_content_that_was_not_captured_give_th
     assert alike(odd) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", labelled_answers.SETS)
 def test_the_data_sets_give_the_same_bytes(name: str) -> None:
     path = labelled_answers.DATA / f"{name}.jsonl"

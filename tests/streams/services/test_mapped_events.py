@@ -84,6 +84,7 @@ def score(folder: Path) -> Result:
     return CliRunner().invoke(app, ["score", str(folder / "rows.jsonl"), "--map", str(folder / "map.toml")])
 
 
+@pytest.mark.slow
 def test_score_says_how_many_rows_were_skipped(tmp_path: Path) -> None:
     result = score(tmp_path)
     assert result.exit_code == 0

@@ -68,6 +68,7 @@ def test_a_module_that_is_named_is_loaded(module: Path, name: str) -> None:
     assert "words" not in catalogue(settings()).metrics
 
 
+@pytest.mark.slow
 def test_the_version_follows_what_is_loaded(module: Path, tmp_path: Path) -> None:
     """Also in evaluations; the shipped packs are part of the catalogue's own version."""
     assert catalogue(settings()).version == catalogue(settings(packs=["EF_1"])).version == CATALOGUE_VERSION == "3"

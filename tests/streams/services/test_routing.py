@@ -173,6 +173,7 @@ def test_selected_is_what_lies_below_the_probability(
     assert decided(by, tenant="t")["rubric"].status == status
 
 
+@pytest.mark.slow
 def test_a_larger_probability_only_adds_events() -> None:
     """What a floor selects, a higher one selects too: raising it wastes no judgement that was paid for."""
     low, high = (router(floors={"rubric": floor}) for floor in (0.05, 0.2))
@@ -343,6 +344,7 @@ RULES = st.lists(
 SCORES = st.fixed_dictionaries({name: st.none() | st.floats(0, 1) for name in METRICS})
 
 
+@pytest.mark.slow
 @given(RULES, st.dictionaries(st.sampled_from(SUITES), st.floats(0, 1)), SCORES, st.text(min_size=1, max_size=20))
 def test_the_probability_is_the_largest_of_the_reasons(
     rules: list[dict[str, Any]], floors: dict[str, float], scores: dict[str, float | None], event_id: str
@@ -611,6 +613,7 @@ def test_absent_contexts_stay_absent_on_the_request() -> None:
         assert JudgeRequest.model_validate_json(request).expected is None
 
 
+@pytest.mark.slow
 def test_requests_and_counts_are_those_of_the_decisions() -> None:
     """One request per event with a suite selected, none for another, and every decision counted by suite and status."""
     by = router([rule(on="expected", present=True, probability=0.5)], floors={"factual": 0.2, "rubric": 0.1})

@@ -116,6 +116,7 @@ def samples(made: ShiftSeries) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_a_steady_metric_has_its_baseline_and_no_shift() -> None:
     found = shown(steady())
     assert found["shift_baseline"] == pytest.approx(0.7, abs=0.01)
@@ -125,6 +126,7 @@ def test_a_steady_metric_has_its_baseline_and_no_shift() -> None:
     assert "shift_start_timestamp_seconds" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mean", "sign"), [(0.82, 1), (0.58, -1)])
 def test_a_shift_has_its_sign_and_its_begin(mean: float, sign: int) -> None:
     at = END - 30 * 3600
@@ -134,17 +136,20 @@ def test_a_shift_has_its_sign_and_its_begin(mean: float, sign: int) -> None:
     assert found["shift_baseline"] == pytest.approx(0.7, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_mean_that_stays_where_it_is_is_the_new_baseline_after_some_weeks() -> None:
     records = shifted(BEGIN + 2 * DAY_S, 0.82)
     assert abs(shown(records)["shift"]) < 0.5
 
 
+@pytest.mark.slow
 def test_without_two_weeks_nothing_is_tested_and_that_is_shown() -> None:
     late = BEGIN + (BASELINE_DAYS - 13) * DAY_S
     found = shown(record for record in shifted(END - DAY_S, 0.5) if record.timestamp_ms / 1000 > late + 3600)  # type: ignore[operator]
     assert found == {"shift_baseline_days": 0}
 
 
+@pytest.mark.slow
 def test_a_restart_gives_the_same_values_as_an_exporter_that_ran_all_the_time() -> None:
     """The order of partitions, and when windows were shown, make no difference to a bit."""
     records = shifted(END - 20 * 3600, 0.62)
@@ -188,6 +193,7 @@ def test_late_events_count_where_they_belong(hours_ago: int) -> None:
     assert samples(found)["shift"] <= -1
 
 
+@pytest.mark.slow
 def test_a_window_counts_once_it_is_closed() -> None:
     records = list(steady())
     until = END - 5 * 3600
@@ -247,6 +253,7 @@ def test_applications_above_the_limit_are_counted_and_overflow_is_none() -> None
     assert set(re.findall(r'application="(\w+)"', made.content.decode())) == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_without_the_dimension_all_events_are_one_application() -> None:
     made = series(windows=WindowSettings(sizes=("1h",), dimensions=("model",)))
     for record in steady():
@@ -280,6 +287,7 @@ NAMED: Mapping[str, ShiftSettings] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NAMED)
 def test_a_baseline_by_name_gives_the_mean(kind: str) -> None:
     """Two days of the run, version or time have .85 instead of .7: all days of .7 have shifted from these."""
@@ -300,6 +308,7 @@ def test_the_events_of_a_run_are_not_tested() -> None:
     assert made.content == b""
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_days_and_by_what_may_be_revised() -> None:
     made = series()
     for start in hours(BEGIN + 60 * DAY_S):
@@ -341,6 +350,7 @@ def test_the_exporter_serves_the_series_and_reads_what_it_needs() -> None:
     assert off.topics == ("windows",)
 
 
+@pytest.mark.slow
 def test_the_exporter_shows_the_shift_and_no_old_window() -> None:
     exporter = PROJECTIONS["export"].projection(Settings(windows=HOURLY))
     exporter.open()
@@ -362,6 +372,7 @@ def test_the_exporter_shows_the_shift_and_no_old_window() -> None:
     assert counts["ragweir_window_records_total", "unreadable"] == 1
 
 
+@pytest.mark.slow
 def test_values_are_scaled_by_their_bounds() -> None:
     """A share and its percentage have the same shift, and each its own baseline."""
     percent = "factual_accuracy_percentage"

@@ -145,6 +145,7 @@ def test_other_dimensions_begin_anew(store: TargetStore, path: Path) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_a_file_is_of_one_process(store: TargetStore, path: Path) -> None:
     with pytest.raises(TransientError, match="locked"):
         opened(path)

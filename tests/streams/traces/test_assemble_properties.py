@@ -196,6 +196,7 @@ def test_attributes_nested_10_000_deep_are_read_as_none() -> None:
         assert [each.interaction.query for each in made] == [None]
 
 
+@pytest.mark.slow
 def test_the_lists_are_bounded_one_above_what_intake_keeps() -> None:
     texts = {str(number): f"text {number}" for number in range(1_500)}
     calls = [dataclasses.replace(llm("a", "rag"), span_id=f"{number:016x}") for number in range(1, 1_500)]

@@ -294,6 +294,7 @@ _HOSTILE, _ = hostile(
 )
 
 
+@pytest.mark.slow
 @given(_HOSTILE, _HOSTILE)
 def test_no_value_of_any_type_raises(attributes: dict[str, Any], more: dict[str, Any]) -> None:
     """Whatever attributes and events hold, the step is made, and so is the interaction."""

@@ -418,6 +418,7 @@ RECORD = 150
 """Bytes that each slice counts besides its value."""
 
 
+@pytest.mark.slow
 def test_a_record_of_the_shortest_spans_is_no_bomb() -> None:
     """Thirty thousand traces in a megabyte would be as many records; of ordinary spans there are never so many."""
     shortest = [span(number.to_bytes(16, "big")) for number in range(1, 30_001)]
@@ -480,6 +481,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, st.dictionaries(KEYS, VALUES, max_size=5))
 def test_any_json_is_read_or_rejected(value: Any, fields: dict[str, Any]) -> None:
     survives(orjson.dumps({"resourceSpans": value}))

@@ -45,6 +45,7 @@ def test_what_is_written_equals_the_batch_reference(seed: int, settings: Assembl
             assert worker.results() == expected
 
 
+@pytest.mark.slow
 def test_two_partitions_share_transactions_and_no_state() -> None:
     """Each writes what the reference of its own log says, in order, through aborts, kills and rebalances."""
     rng = random.Random(7)

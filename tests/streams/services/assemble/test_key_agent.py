@@ -387,6 +387,7 @@ def test_a_partition_that_was_given_up_is_marked_no_longer() -> None:
     assert driver.agent.drain_metrics().levels == {}
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(
