@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, WithJsonSchema, create_model, field_validator
 
+from ragweir.metrics.judged.deciding import Deciding, DecisionQuestion, Probabilities
 from ragweir.metrics.judged.framing import SAID_CHARACTERS
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Vectors
 from ragweir.metrics.metric import Null
@@ -105,13 +106,35 @@ def verdicts(count: int) -> type[Verdicts]:
     return create_model(f"Verdicts{count}", __base__=Verdicts, __doc__=Verdicts.__doc__, verdicts=(exactly, ...))
 
 
-def ask(task: str, data: Texts, answer: type[A]) -> Generator[Ask | Embed, object, A | Null]:
+def decided_verdicts(task: str, statements: Sequence[str]) -> Deciding:
+    """Return the form for decision models of verdicts on some statements; the reasons are their probabilities.
+
+    >>> decided_verdicts("", ["It is heath."]).read([(0.93, 0.07)]).verdicts
+    [Verdict(number=1, reason='probability 0.93', verdict=True)]
+    """
+    questions = tuple(
+        DecisionQuestion(f"verdict_{number}", "predicate", statement) for number, statement in enumerate(statements, 1)
+    )
+
+    def read(probabilities: Sequence[Probabilities]) -> Verdicts:
+        found = [
+            Verdict(number=number, reason=f"probability {own[0]:.2f}", verdict=question.value(own) is True)
+            for number, (question, own) in enumerate(zip(questions, probabilities, strict=True), 1)
+        ]
+        return verdicts(len(found))(verdicts=found)
+
+    return Deciding(task, questions, read)
+
+
+def ask(
+    task: str, data: Texts, answer: type[A], deciding: Deciding | None = None
+) -> Generator[Ask | Embed, object, A | Null]:
     """Ask one question; return its answer, or Null with the reason why there is none.
 
     Raises:
         TypeError: if something else is sent.
     """
-    reply = yield Ask(task, data, answer)
+    reply = yield Ask(task, data, answer, deciding)
     if not isinstance(reply, (answer, Null)):
         raise TypeError(f"sent a {type(reply).__name__} for a {answer.__name__}")
     return reply

@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Literal
 
 from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, ShortText, ask, references
+from ragweir.metrics.judged.deciding import DecisionQuestion, Option, by_fields
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
 DONT_KNOW = "DON'T KNOW"
 
-TASK = f"""\
+_QUESTION = f"""\
 Decide whether the response to the query is right, by the expected answer. Look at whether its facts agree, whether it \
-is complete, and whether the heart of the query is answered; another wording is as good. {ANY_OF_SEVERAL} First say \
-why in one or two short sentences, then give the class.
-CORRECT: its facts are right, and it answers the query in substance as the expected answer does
-WRONG: it has an error of fact, contradicts the expected answer, lacks so much that it misleads, or does not answer \
-what was asked"""
+is complete, and whether the heart of the query is answered; another wording is as good. {ANY_OF_SEVERAL}"""
+_CLASSES = {
+    "CORRECT": "its facts are right, and it answers the query in substance as the expected answer does",
+    "WRONG": "it has an error of fact, contradicts the expected answer, lacks so much that it misleads, or does not "
+    "answer what was asked",
+}
+
+TASK = f"""\
+{_QUESTION} First say why in one or two short sentences, then give the class.
+{chr(10).join(f"{name}: {said}" for name, said in _CLASSES.items())}"""
 
 
 class Class(Answer):
@@ -24,6 +30,10 @@ class Class(Answer):
 
     reason: ShortText
     verdict: Literal["CORRECT", "WRONG"]
+
+
+_OPTIONS = tuple(Option(name, said) for name, said in _CLASSES.items())
+_DECIDING = by_fields(Class, DecisionQuestion("verdict", "choice", _QUESTION, _OPTIONS))
 
 
 def answer_class(answer: Class | None) -> str:
@@ -50,7 +60,7 @@ def converse(case: Case) -> Conversation:
     if case.scores.get("dont_know") == 1:
         return SuiteResult({name: answer_class(None)})
     data = (("query", case.query), ("response", case.response), *expected)
-    answer = yield from ask(TASK, data, Class)
+    answer = yield from ask(TASK, data, Class, _DECIDING)
     if isinstance(answer, Null):
         return SuiteResult({name: answer})
     return SuiteResult({name: answer_class(answer)}, {name: answer.reason})

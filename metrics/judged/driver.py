@@ -6,12 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
 from ragweir.metrics.judged import answer_parsing
-from ragweir.metrics.judged.framing import RULES, Framed, frame
+from ragweir.metrics.judged.deciding import MOST_QUESTIONS, Deciding, DecisionQuestion, Probabilities
+from ragweir.metrics.judged.framing import DECISION_RULES, RULES, Framed, frame, frame_decisions
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null
 from ragweir.metrics.unavailable import CONTENT_ABSENT, LIST_CUT
@@ -59,6 +60,29 @@ class Completion:
     """True if the model reasoned before it answered."""
 
 
+@dataclass(frozen=True, slots=True)
+class DecisionCall:
+    """One request to a decision model."""
+
+    framed: Framed
+    """The instructions that all questions share, and the texts."""
+    questions: tuple[DecisionQuestion, ...]
+    identity: bytes
+    """Digest of the questions and texts without mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionReply:
+    """The probabilities that a decision model returned."""
+
+    probabilities: tuple[Probabilities, ...]
+    """Those of the options of each question, in their order."""
+
+
+JudgeCall = ChatCall | DecisionCall | Embed
+"""All that a conversation asks for."""
+
+
 @dataclass(slots=True)
 class Judged:
     """The results of all suites for one event."""
@@ -74,11 +98,12 @@ class Judged:
     """Status by suite: failed if it raised, or if no metric has a value and an answer was missing or unusable."""
 
 
-def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, Judged]:
+def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Generator[JudgeCall, object, Judged]:
     """Judge one event by some suites, one after the other.
 
-    Yields a `ChatCall` and is sent a `Completion`, or an `Embed` and is sent `Vectors`; or is sent `Null` if there is
-    no result. If a suite raises, it is null, flagged and failed, and the others continue.
+    Yields a `ChatCall` and is sent a `Completion`, a `DecisionCall` and is sent a `DecisionReply`, or an `Embed` and is
+    sent `Vectors`; or is sent `Null` if there is no result. If a suite raises, it is null, flagged and failed, and the
+    others continue.
 
     Args:
         case: the event.
@@ -105,7 +130,7 @@ def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Gener
 
 def _converse(
     case: Case, suite: Suite, draw: Callable[[], str]
-) -> Generator[ChatCall | Embed, object, tuple[SuiteResult, bool]]:
+) -> Generator[JudgeCall, object, tuple[SuiteResult, bool]]:
     """Run one suite's conversation; return its result, and True if a question had no usable answer."""
     conversation = suite.converse(case)
     unanswered = False
@@ -116,7 +141,11 @@ def _converse(
         except StopIteration as end:
             return end.value, unanswered
         if isinstance(request, Ask):
-            reply = yield from _ask(request, suite, draw)
+            form = request.deciding if suite.decides else None
+            if form and len(form.questions) <= MOST_QUESTIONS:
+                reply = yield from _decide(request, form, suite, draw)
+            else:
+                reply = yield from _ask(request, suite, draw)
             unanswered = unanswered or isinstance(reply, Null)
         else:
             reply = yield request
@@ -124,7 +153,15 @@ def _converse(
             reply = replace(reply, kind="unanswered")
 
 
-def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, object]:
+def _decide(ask: Ask, form: Deciding, suite: Suite, draw: Callable[[], str]) -> Generator[JudgeCall, object, object]:
+    """Ask a decision model; return the answer that its probabilities make, or Null."""
+    parts = [[each.name, each.kind, each.instructions, *map(astuple, each.options)] for each in form.questions]
+    identity = _digest([DECISION_RULES, suite.name, suite.version, form.task, parts, ask.data])
+    reply = yield DecisionCall(frame_decisions(ask, draw, form.task), form.questions, identity)
+    return form.read(reply.probabilities) if isinstance(reply, DecisionReply) else reply
+
+
+def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[JudgeCall, object, object]:
     """Ask one question; return its answer or Null. After an unusable answer it is asked again once, with new marks.
 
     A model whose answer was cut since it had reasoned at length is not asked again: it would reason as long.
@@ -147,7 +184,10 @@ def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall 
 
 
 def _identity(ask: Ask, suite: Suite, shape: Mapping[str, Any]) -> bytes:
-    asked = [RULES, suite.name, suite.version, ask.task, ask.data, shape]
+    return _digest([RULES, suite.name, suite.version, ask.task, ask.data, shape])
+
+
+def _digest(asked: Sequence[object]) -> bytes:
     return blake2b(json.dumps(asked, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Points, ShortText, ask, references
+from ragweir.metrics.judged.deciding import by_fields, score
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
@@ -47,6 +48,14 @@ class ComparisonSteps(Answer):
     consistency: Points
 
 
+_PARTS = dict(zip(_STEPS, TASK.split("\n\n")[1:], strict=True))
+_DECIDING = by_fields(
+    ComparisonSteps,
+    *(score(step, part) for step, part in _PARTS.items()),
+    task=f"Hold the response to the query against the expected answer. {ANY_OF_SEVERAL}",
+)
+
+
 def factual_accuracy_percentage(correctness: float, completeness: float, consistency: float) -> float:
     """Agreement of the response with the expected answer in its facts, by a judge in three steps.
 
@@ -83,7 +92,7 @@ def converse(case: Case) -> Conversation:
     if not expected:
         return FACTUAL.null(NO_EXPECTED)
     data = (("query", case.query), ("response", case.response), *expected)
-    answer = yield from ask(TASK, data, ComparisonSteps)
+    answer = yield from ask(TASK, data, ComparisonSteps, _DECIDING)
     if isinstance(answer, Null):
         return FACTUAL.null(answer)
     percentage = factual_accuracy_percentage(answer.correctness, answer.completeness, answer.consistency)

@@ -21,12 +21,14 @@ from ragweir.metrics.judged.asking import (
     Share,
     ShortText,
     ask,
+    decided_verdicts,
     embed,
     numbered_contexts,
     numbered_lines,
     references,
     verdicts,
 )
+from ragweir.metrics.judged.deciding import by_fields, score
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
@@ -49,15 +51,17 @@ query and the rest of the response (put names in the place of pronouns), and be 
 meaning as it is. Leave out opinions, questions and suppositions. List none where there are none, and the \
 {MOST_STATEMENTS} that matter most where there are more."""
 
-SUPPORT = """\
+_SUPPORT = """\
 Decide for each numbered claim whether the contexts support it. It is supported if they say it or it follows directly \
-from them; it is not if they contradict it or do not mention it. What you know besides does not count. Give one \
-verdict per claim, in their order: true if it is supported."""
+from them; it is not if they contradict it or do not mention it. What you know besides does not count."""
 
-USEFUL = f"""\
+SUPPORT = f"{_SUPPORT} Give one verdict per claim, in their order: true if it is supported."
+
+_USEFUL = f"""\
 Decide for each context whether it is relevant: whether it has information that helps to answer the query directly, \
-gives facts or definitions that belong to it, or could be quoted in support of an answer. {ANY_OF_SEVERAL} Give one \
-verdict per context, in their order: true if it is relevant."""
+gives facts or definitions that belong to it, or could be quoted in support of an answer. {ANY_OF_SEVERAL}"""
+
+USEFUL = f"{_USEFUL} Give one verdict per context, in their order: true if it is relevant."
 
 STATEMENTS = f"""\
 Take each expected answer to the query apart into the pieces of information that it gives: facts, relations, \
@@ -65,22 +69,27 @@ quantities, names, dates. Each must say one thing and be complete enough to be c
 each, give the number of the expected answer that it is from, 1 where there is one only. List none where there are \
 none, and the {MOST_STATEMENTS} that matter most where there are more."""
 
-ATTRIBUTION = """\
+_ATTRIBUTION = """\
 Decide for each numbered statement whether it stands in the contexts or follows from them. What you know besides does \
-not count. Give one verdict per statement, in their order: true if it does."""
+not count."""
+
+ATTRIBUTION = f"{_ATTRIBUTION} Give one verdict per statement, in their order: true if it does."
 
 ASKED_FOR = f"""\
 Write {QUESTIONS} different questions that the response would be a good answer to, each natural, well formed, and \
 answered by the response. They should cover different sides of it. List none if there is nothing in it to ask for."""
 
-DIRECTLY = """\
-Judge how well the response addresses the query. First say why in one or two short sentences, then give a score \
-between 0 and 1.
+_DIRECTLY = "Judge how well the response addresses the query."
+_LEVELS = """\
 1.0: directly and completely
 0.75: mostly, with small gaps
 0.5: in part
 0.25: it only touches on it
 0.0: not at all"""
+
+DIRECTLY = f"""\
+{_DIRECTLY} First say why in one or two short sentences, then give a score between 0 and 1.
+{_LEVELS}"""
 
 Part = Generator[Ask | Embed, object, tuple[Value, str]]
 """The conversation of one part, which returns its value and its explanation."""
@@ -117,6 +126,9 @@ class Direct(Answer):
 
     reason: ShortText
     score: Share
+
+
+_DIRECT = by_fields(Direct, score("score", f"{_DIRECTLY}\n{_LEVELS}"))
 
 
 def ragas_faithfulness(supported: Sequence[bool]) -> float:
@@ -246,7 +258,8 @@ def _faithfulness(case: Case) -> Part:
     if not case.contexts:
         return ragas_faithfulness([False] * len(claims)), "there are no contexts to support its claims"
     data = (("claims", numbered_lines(claims)), *numbered_contexts(case.contexts))
-    found = yield from ask(SUPPORT, data, verdicts(len(claims)))
+    deciding = decided_verdicts(_SUPPORT, [f"Claim {number} is supported." for number in range(1, len(claims) + 1)])
+    found = yield from ask(SUPPORT, data, verdicts(len(claims)), deciding)
     if isinstance(found, Null):
         return found, ""
     return ragas_faithfulness(found.values), found.explanation("supported", claims)
@@ -257,7 +270,9 @@ def _relevant(case: Case) -> Generator[Ask | Embed, object, tuple[Sequence[bool]
     if not case.contexts:
         return (NO_CONTEXTS if case.contexts is None else []), ""
     contexts = numbered_contexts(case.contexts)
-    found = yield from ask(USEFUL, (("query", case.query), *references(case), *contexts), verdicts(len(contexts)))
+    deciding = decided_verdicts(_USEFUL, [f"The text {name} is relevant." for name, _ in contexts])
+    data = (("query", case.query), *references(case), *contexts)
+    found = yield from ask(USEFUL, data, verdicts(len(contexts)), deciding)
     if isinstance(found, Null):
         return found, ""
     return found.values, found.explanation("relevant", [name for name, _ in contexts])
@@ -277,7 +292,9 @@ def _recall(case: Case) -> Part:
         return ragas_context_recall({each.expected: [False] for each in stated}), "there are no contexts to hold any"
     texts = [each.statement for each in stated]
     data = (("statements", numbered_lines(texts)), *numbered_contexts(case.contexts))
-    found = yield from ask(ATTRIBUTION, data, verdicts(len(stated)))
+    numbers = range(1, len(stated) + 1)
+    deciding = decided_verdicts(_ATTRIBUTION, [f"Statement {number} stands in the contexts." for number in numbers])
+    found = yield from ask(ATTRIBUTION, data, verdicts(len(stated)), deciding)
     if isinstance(found, Null):
         return found, ""
     attributed: dict[int, list[bool]] = {}
@@ -295,7 +312,7 @@ def _relevance(case: Case) -> Part:
         vectors = yield from embed((case.query, *questions))
         if not isinstance(vectors, Null):
             return ragas_answer_relevance(vectors[0], vectors[1:]), f"it answers: {' '.join(questions)}"
-    direct = yield from ask(DIRECTLY, (("query", case.query), ("response", case.response)), Direct)
+    direct = yield from ask(DIRECTLY, (("query", case.query), ("response", case.response)), Direct, _DIRECT)
     if isinstance(direct, Null):
         return direct, ""
     return Flagged(100 * direct.score, DIRECT), direct.reason

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from ragweir.metrics.judged.asking import NO_CONTEXTS, Share, ShortText, ask, numbered_contexts
+from ragweir.metrics.judged.deciding import by_fields, score
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
 MOST_CONTEXTS = 10
 """Number of contexts, from the first, that the judge is shown."""
 
-TASK = """\
+_QUESTION = """\
 Judge whether retrieval found all that is needed to answer the query. The response, which may be wrong, shows what \
-answer was drawn from the contexts. First say in one or two short sentences what is there and what is missing, then \
-give the share of the needed information that the contexts hold, between 0 and 1.
+answer was drawn from the contexts."""
+_LEVELS = """\
 1.0: all that a complete answer needs
 0.7 to 0.9: nearly all; only minor points are missing
 0.4 to 0.6: the core, but important points are missing
 0.1 to 0.3: little of what is needed
 0.0: nothing of it"""
+
+TASK = f"""\
+{_QUESTION} First say in one or two short sentences what is there and what is missing, then give the share of the \
+needed information that the contexts hold, between 0 and 1.
+{_LEVELS}"""
 
 
 class Recall(Answer):
@@ -25,6 +31,9 @@ class Recall(Answer):
 
     reason: ShortText
     recall: Share
+
+
+_DECIDING = by_fields(Recall, score("recall", f"{_QUESTION}\n{_LEVELS}"))
 
 
 def context_recall_llm(answer: Recall) -> float:
@@ -46,7 +55,7 @@ def converse(case: Case) -> Conversation:
     if not case.contexts:
         return SuiteResult({name: NO_CONTEXTS if case.contexts is None else 0.0})
     shown = numbered_contexts(case.contexts[:MOST_CONTEXTS])
-    answer = yield from ask(TASK, (("query", case.query), ("response", case.response), *shown), Recall)
+    answer = yield from ask(TASK, (("query", case.query), ("response", case.response), *shown), Recall, _DECIDING)
     if isinstance(answer, Null):
         return SuiteResult({name: answer})
     return SuiteResult({name: context_recall_llm(answer)}, {name: answer.reason})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ragweir.metrics.judged.asking import NO_CONTEXTS, Share, ShortText, ask, numbered_contexts
+from ragweir.metrics.judged.deciding import Deciding, by_fields, score
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null, Value
 
@@ -134,11 +135,17 @@ def task(answer: type[Relevance]) -> str:
     return "\n\n".join((_INTRODUCTION, *note, *criteria))
 
 
+def deciding(answer: type[Relevance]) -> Deciding:
+    """Return the questions for a decision model, one for each criterion."""
+    questions = (score(name, text) for name, text in _CRITERIA.items() if name in answer.model_fields)
+    return by_fields(answer, *questions, task=_NOTHING_RETRIEVED if answer is Grounding else "")
+
+
 def converse(case: Case) -> Conversation:
     """Ask one question, on the criteria for which the event has the texts."""
     wanted: type[Relevance] = Rubric if case.contexts else Relevance if case.contexts is None else Grounding
     data = (("query", case.query), ("response", case.response), *numbered_contexts(case.contexts or ()))
-    answer = yield from ask(task(wanted), data, wanted)
+    answer = yield from ask(task(wanted), data, wanted, deciding(wanted))
     values: dict[str, Value] = dict.fromkeys(_NAMES, NO_CONTEXTS)
     if isinstance(answer, Null):
         asked = _NAMES if issubclass(wanted, Grounding) else (judge_relevance.__name__,)

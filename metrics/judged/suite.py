@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
+from ragweir.metrics.judged.deciding import Deciding
 from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.metrics.metric import Metric, Null, Value
 
@@ -82,6 +83,8 @@ class Ask:
     """The event's texts by name: content to be judged, never instructions."""
     answer: type[Answer]
     """The model of the answer."""
+    deciding: Deciding | None = None
+    """The form of the question for a decision model; None if its answer is a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ class Suite:
     """Maximum number of questions of one conversation, without repairs."""
     needs: tuple[str, ...] = ()
     """The fields of the case without which every metric is null."""
+    decides: bool = False
+    """True if questions that have a form for decision models are asked in it."""
 
     @property
     def reads(self) -> frozenset[str]:

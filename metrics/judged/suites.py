@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ragweir.metrics.judged.classification import CLASSIFICATION
 from ragweir.metrics.judged.factual import FACTUAL
@@ -13,14 +14,22 @@ from ragweir.metrics.judged.semantic import SEMANTIC
 from ragweir.metrics.judged.suite import Suite
 
 
-def suites(ragas_weights: tuple[float, float, float, float] = WEIGHTS) -> Mapping[str, Suite]:
+def suites(ragas_weights: tuple[float, float, float, float] = WEIGHTS, *, decides: bool = False) -> Mapping[str, Suite]:
     """Return all suites by name.
 
     Args:
         ragas_weights: see `judge.ragas_weights` in the settings.
+        decides: True to ask a decision model where a question has that form, which makes another version of a suite.
 
     >>> list(suites())
     ['rubric', 'context_recall', 'ragas', 'factual', 'classification', 'semantic']
+    >>> [suites(decides=True)[name].version for name in ("rubric", "semantic")]
+    ['2-decisions', '1']
     """
-    table = (RUBRIC, CONTEXT_RECALL, ragas(ragas_weights), FACTUAL, CLASSIFICATION, SEMANTIC)
+    table: tuple[Suite, ...] = (RUBRIC, CONTEXT_RECALL, ragas(ragas_weights), FACTUAL, CLASSIFICATION, SEMANTIC)
+    if decides:
+        table = tuple(
+            replace(suite, version=f"{suite.version}-decisions", decides=True) if suite.asks else suite
+            for suite in table
+        )
     return {suite.name: suite for suite in table}

@@ -108,6 +108,12 @@ class JudgeSettings(SettingsGroup):
     proxy: str | None = None
     """URL of the proxy of all calls, which may contain a user and password. Unset: the environment's HTTPS_PROXY,
     HTTP_PROXY, ALL_PROXY and NO_PROXY."""
+    protocol: Literal["chat", "decisions"] = "chat"
+    """Protocol of the judge's questions: "chat" asks for chat completions; "decisions" asks a decision model, which
+    answers with probabilities, and asks for chat completions where the answer is a text, such as a list of claims. The
+    likeliest option takes the place of a reason."""
+    dialect: Literal["openai"] = "openai"
+    """Form of the calls to a decision model: "openai" is that of OpenAI's path `/decisions`."""
     model: str = "gpt-4o-mini"
     """Name of the model that judges."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0
@@ -233,6 +239,11 @@ class JudgeSettings(SettingsGroup):
         if own := sorted(_OWN_FIELDS.keys() & body.keys()):
             raise ValueError(f"{own[0]} is set by {_OWN_FIELDS[own[0]]}")
         return body
+
+    @property
+    def decides(self) -> bool:
+        """True if the judge asks a decision model."""
+        return self.protocol == "decisions"
 
     def changed(self, *names: str) -> dict[str, Any]:
         """Return those of some settings that do not have their defaults.

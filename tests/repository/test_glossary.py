@@ -22,7 +22,7 @@ _ORDINARY = {
     "units": "chars day dollars hour microdollars millionths minute seconds usd",
     "an application and its answers": (
         "answers asked bm25 chunk chunks comment comments confidence embedding environment expected extra "
-        "history knn model prompt query rank relevant response result retrieval retrieved returned "
+        "history knn prompt query rank relevant response result retrieval retrieved returned "
         "role session token tokens tools usage wanted"
     ),
     "Kafka, HTTP and programs": (

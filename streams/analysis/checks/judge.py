@@ -45,7 +45,7 @@ def judge(context: CheckContext) -> str:
     model = printable(found.model, MAX_NAME_CHARACTERS)
     ignores = ", as it ignores JSON schemas" if found.ignores_schemas else ""
     return (
-        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMATS[found.response_format.answers]}"
+        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_way(found, chosen)}"
         f"{ignores}; asking cost {dollars(found.cost)}{without}"
     )
 
@@ -83,7 +83,9 @@ def _probed(context: CheckContext) -> ProbeResult | None:
 def _form(found: ProbeResult, chosen: JudgeSettings) -> str:
     """Return the way the endpoint is asked, and the settings that would save calls at each start."""
     form, first = found.response_format, ResponseFormat.first(chosen)
-    said = _FORMATS[form.answers]
+    said = _way(found, chosen)
+    if chosen.decides:
+        return said
     if found.ignores_schemas:
         said += ", as it takes JSON schemas and does not keep to them"
     elif form.answers == "json_schema" and form.bounds != "all":
@@ -97,6 +99,12 @@ def _form(found: ProbeResult, chosen: JudgeSettings) -> str:
     advice = " and ".join(name for name, is_changed in changes.items() if is_changed)
     calls = f"{found.calls} call{'s' if found.calls > 1 else ''}"
     return f"{said}; found in {calls}{advice and f', of which {advice} saves some at each start'}"
+
+
+def _way(found: ProbeResult, chosen: JudgeSettings) -> str:
+    if chosen.decides:
+        return f"with probabilities, by decisions in the dialect {chosen.dialect}"
+    return _FORMATS[found.response_format.answers]
 
 
 def _price(found: ProbeResult, chosen: JudgeSettings) -> str:

@@ -31,7 +31,7 @@ def anchor_set(settings: Settings) -> AnchorSet | None:
         return None
     question = settings.labels.questions[0]
     metric = known_catalogue(settings).metrics.get(question.metric)
-    every = suites(settings.judge.ragas_weights)
+    every = suites(settings.judge.ragas_weights, decides=settings.judge.decides)
     if metric is None or metric.group not in every or metric.better == "neither":
         raise ConfigurationError(
             f"judge.anchor_file needs a judge's metric: {question.metric}, of the question {question.name}, is none"

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import stamina
 import structlog
 
-from ragweir.metrics.judged.driver import Completion
-from ragweir.metrics.judged.suite import Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.services.judge.call_stats import CallStats
 from ragweir.streams.services.judge.circuit_breaker import CircuitBreaker, Permit
@@ -27,6 +25,7 @@ from ragweir.streams.services.judge.protocol import (
     EndpointResponse,
     EndpointUnusable,
     JudgeError,
+    JudgeValue,
     KeyReplaced,
     OptionUnsupported,
     RateLimited,
@@ -35,7 +34,6 @@ from ragweir.streams.services.judge.protocol import (
 from ragweir.streams.services.judge.rate_limit import RateLimits
 from ragweir.streams.settings import JudgeSettings
 
-Value = Completion | Vectors | Null
 _LONGEST_BACKOFF_S = 10.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -123,7 +121,7 @@ class Caller:
         """
         return "" if self.breaker.is_due and not self._unprobed else self.breaker.why
 
-    async def answer(self, request: EndpointRequest, budget: JobBudget, *, is_simpler: bool = False) -> Value:
+    async def answer(self, request: EndpointRequest, budget: JobBudget, *, is_simpler: bool = False) -> JudgeValue:
         """Return the answer to a request, or Null with the reason why the endpoint does not answer it.
 
         Args:
@@ -147,7 +145,7 @@ class Caller:
         finally:
             self._unprobed.discard(call)
 
-    async def _attempt(self, call: _PendingCall) -> Value:
+    async def _attempt(self, call: _PendingCall) -> JudgeValue:
         """Call until there is an answer, or a failure that uses up an attempt."""
         response_format = first = self._format_without_schema() if call.is_simpler else self._response_format
         while True:

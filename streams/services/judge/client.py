@@ -21,6 +21,7 @@ from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge.credentials import CredentialSource
 from ragweir.streams.services.judge.pricing import billed
 from ragweir.streams.services.judge.protocol import (
+    CHAT_PATH,
     CallRejected,
     EndpointFailed,
     EndpointRequest,
@@ -35,7 +36,7 @@ from ragweir.streams.services.judge.protocol import (
     named,
 )
 from ragweir.streams.services.judge.transport import Response, Transport, unusable
-from ragweir.streams.services.judge.usage import StatedUsage, stated_usage
+from ragweir.streams.services.judge.usage import StatedUsage
 from ragweir.streams.settings import JudgeSettings
 
 _LONGEST_PAUSE_S = 900.0
@@ -87,13 +88,13 @@ def _read(response: Response, request: EndpointRequest, response_format: Respons
     """Read a response; raises JudgeError for an error, and any other exception if it is malformed."""
     if response.status >= 300:
         error = _Error.read(response)
-        if error.code == "json_validate_failed":  # Groq's code for an answer that is not JSON.
+        # Groq's code for an answer that is not JSON.
+        if error.code == "json_validate_failed" and request.path == CHAT_PATH:
             return EndpointResponse(Completion(""), StatedUsage(), request.model)
         raise judge_error(error, request.model, response_format)
     data = orjson.loads(response.body)
     value = request.read(data)
-    usage = stated_usage(data.get("usage"), chat=request.most_output > 0)
-    return EndpointResponse(value, usage, named(data.get("model"), request.model))
+    return EndpointResponse(value, request.usage_of(data.get("usage")), named(data.get("model"), request.model))
 
 
 _ANY = range(300, 600)

@@ -29,7 +29,7 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
                 'judge.daily_budget_usd = "none"'
             )
     metrics = catalogue(settings)
-    every = suites(judge.ragas_weights)
+    every = suites(judge.ragas_weights, decides=judge.decides)
     return JudgeConfig(
         suites=every,
         judge=judge,

@@ -8,15 +8,16 @@ from functools import partial
 import orjson
 
 from ragweir.metrics.judged.answer_parsing import AnswerFault
-from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
+from ragweir.metrics.judged.driver import ChatCall, Completion, DecisionCall, DecisionReply, Judged, judge
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.judge import cache
 from ragweir.streams.services.judge.call_stats import CallStats
-from ragweir.streams.services.judge.caller import Caller, Value
+from ragweir.streams.services.judge.caller import Caller
+from ragweir.streams.services.judge.decisions import decisions
 from ragweir.streams.services.judge.job import Job, JobBudget
-from ragweir.streams.services.judge.protocol import chat, embedding, named
+from ragweir.streams.services.judge.protocol import JudgeValue, chat, embedding, named
 from ragweir.streams.settings import JudgeSettings
 
 _WORD_BYTES = 8
@@ -51,7 +52,7 @@ class JudgeConversation:
             DayOver: if nothing is reserved on the day of its next call.
         """
         questions = judge(job.case, job.suites, partial(machine.token_hex, _WORD_BYTES))
-        reply: Value | None = None
+        reply: JudgeValue | None = None
         while True:
             try:
                 question = questions.send(reply)
@@ -60,19 +61,17 @@ class JudgeConversation:
                 return judged
             if isinstance(question, Embed):
                 reply = await self._vectors(question, budget)
+            elif isinstance(question, DecisionCall):
+                reply = await self._decided(question, budget)
             else:
                 reply = await self._answer(question, budget)
 
-    async def _answer(self, call: ChatCall, budget: JobBudget) -> Value:
+    async def _answer(self, call: ChatCall, budget: JobBudget) -> JudgeValue:
         """Return the answer to a question. A usable one is kept in the cache, also that to a repair."""
         key = cache.key(self._settings, call.identity)
         if call.is_repair:
             self._stats.add("ragweir_judge_repairs_total")
-        elif not budget.job.fresh and (stored := self._answers.get(key)) is not None:
-            model, text = orjson.loads(stored)
-            budget.usage.model = named(model, self._settings.model)
-            budget.usage.cached += 1
-            self._stats.add("ragweir_judge_calls_total", "cached")
+        elif (text := self._stored(key, budget)) is not None:
             return Completion(text.replace(_CHECK, call.check))
         if self._caller is None:
             return _NOT_CACHED
@@ -85,12 +84,38 @@ class JudgeConversation:
             self._caller.schemas.count(is_bound=not (isinstance(answer, AnswerFault) and answer.unbound))
         elif call.is_after_unbound and is_usable:
             self._caller.leave_schemas()
-        if is_usable and not budget.job.fresh:
-            kept = [budget.usage.model, reply.text.replace(call.check, _CHECK)]
-            self._answers.put(key, orjson.dumps(kept).decode())
+        if is_usable:
+            self._keep(key, reply.text.replace(call.check, _CHECK), budget)
         return reply
 
-    async def _vectors(self, embed: Embed, budget: JobBudget) -> Value:
+    async def _decided(self, call: DecisionCall, budget: JobBudget) -> JudgeValue:
+        """Return the probabilities that answer some questions."""
+        key = cache.key(self._settings, call.identity)
+        if (text := self._stored(key, budget)) is not None:
+            return DecisionReply(tuple(map(tuple, orjson.loads(text))))
+        if self._caller is None:
+            return _NOT_CACHED
+        reply = await self._caller.answer(decisions(call, self._settings), budget)
+        if isinstance(reply, DecisionReply):
+            self._keep(key, orjson.dumps(reply.probabilities).decode(), budget)
+        return reply
+
+    def _stored(self, key: bytes, budget: JobBudget) -> str | None:
+        """Return an answer of the cache; None if there is none, or none may be used."""
+        if budget.job.fresh or (stored := self._answers.get(key)) is None:
+            return None
+        model, text = orjson.loads(stored)
+        budget.usage.model = named(model, self._settings.model)
+        budget.usage.cached += 1
+        self._stats.add("ragweir_judge_calls_total", "cached")
+        return str(text)
+
+    def _keep(self, key: bytes, text: str, budget: JobBudget) -> None:
+        """Keep an answer in the cache."""
+        if not budget.job.fresh:
+            self._answers.put(key, orjson.dumps([budget.usage.model, text]).decode())
+
+    async def _vectors(self, embed: Embed, budget: JobBudget) -> JudgeValue:
         model = self._settings.embedding_model
         if model is None or embed.tokens:
             return await self._embed_locally(embed)

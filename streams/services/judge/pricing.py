@@ -112,35 +112,34 @@ def billed(status: int) -> bool:
 _NOT_TAKEN = frozenset({501, 503, 505, 511})
 
 
-def bill(price: Price, most: tuple[int, int], stated: StatedUsage, *, answered: bool) -> CallCost:
+def bill(price: Price, most: tuple[int, int], least: tuple[int, int], stated: StatedUsage) -> CallCost:
     """Return the cost of an answered call.
 
     Args:
         price: the model's.
         most: the input and output tokens that were reserved.
+        least: the input and output tokens that the answer takes at least: 1 of each if it is a text that is not empty.
         stated: the usage that the endpoint reports.
-        answered: True if the answer is not empty, which takes tokens.
 
     >>> price = Price(input_usd=1, output_usd=1, cached_usd=0.5)
-    >>> bill(price, (100, 50), StatedUsage(80, 20), answered=True)
+    >>> bill(price, (100, 50), (1, 1), StatedUsage(80, 20))
     CallCost(amount=100, input_tokens=80, output_tokens=20, flag='', cached=0, reasoning=0)
-    >>> bill(price, (100, 50), StatedUsage(80, 20, 40), answered=True)
+    >>> bill(price, (100, 50), (1, 1), StatedUsage(80, 20, 40))
     CallCost(amount=80, input_tokens=80, output_tokens=20, flag='', cached=40, reasoning=0)
-    >>> bill(price, (100, 50), StatedUsage(80, 20, 81), answered=True)
+    >>> bill(price, (100, 50), (1, 1), StatedUsage(80, 20, 81))
     CallCost(amount=100, input_tokens=80, output_tokens=20, flag='usage_implausible', cached=0, reasoning=0)
-    >>> bill(price, (100, 50), StatedUsage(80, 400), answered=True).flag
+    >>> bill(price, (100, 50), (1, 1), StatedUsage(80, 400)).flag
     'usage_above_reservation'
     >>> odd = [StatedUsage(*each) for each in ((80, 10**12), (-1, 20), (8.5, 1), (True, 2), (0, 0))]
-    >>> {bill(price, (100, 50), each, answered=True).amount for each in odd}
+    >>> {bill(price, (100, 50), (1, 1), each).amount for each in odd}
     {150}
-    >>> bill(price, (100, 50), StatedUsage(), answered=True)
+    >>> bill(price, (100, 50), (1, 1), StatedUsage())
     CallCost(amount=150, input_tokens=None, output_tokens=None, flag='', cached=0, reasoning=0)
     """
     reserved = CallCost(most_cost(price, *most), None, None)
     if (stated.input_tokens, stated.output_tokens) == (None, None):
         return reserved
     tokens = [each for each in (stated.input_tokens, stated.output_tokens) if type(each) is int]
-    least = (int(most[0] > 0 and answered), int(most[1] > 0 and answered))
     if len(tokens) == 2 and all(each >= own for each, own in zip(tokens, least, strict=True)):
         taken, given = tokens
         parts = _parts(stated, taken, given)

@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ragweir.metrics.judged.answer_parsing import CUT
-from ragweir.metrics.judged.driver import ChatCall, Judged, judge
+from ragweir.metrics.judged.driver import ChatCall, DecisionCall, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
+from ragweir.metrics.judged.suites import suites
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.masking import masked_url
+from ragweir.streams.services.judge.decisions import decisions
 from ragweir.streams.services.judge.pool import build_client
 from ragweir.streams.services.judge.pricing import price_of
 from ragweir.streams.services.judge.protocol import (
@@ -114,11 +116,13 @@ async def _probe(settings: JudgeSettings) -> ProbeResult:
 
 async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ProbeResult]:
     found = ProbeResult(ResponseFormat.first(settings), 0, "", calls=0)
-    conversation = judge(_CASE, (RUBRIC,), partial(machine.token_hex, _WORD_BYTES))
+    suite = suites(decides=settings.decides)[RUBRIC.name]
+    conversation = judge(_CASE, (suite,), partial(machine.token_hex, _WORD_BYTES))
     question = next(conversation)
-    while isinstance(question, ChatCall):
-        request = chat(question, settings)
-        if question.is_after_unbound and found.response_format.answers == "json_schema":
+    while isinstance(question, ChatCall | DecisionCall):
+        request = decisions(question, settings) if isinstance(question, DecisionCall) else chat(question, settings)
+        is_unbound = isinstance(question, ChatCall) and question.is_after_unbound
+        if is_unbound and found.response_format.answers == "json_schema":
             simpler = found.response_format.simpler("answers", settings)
             ignores = simpler is not None
             found = replace(found, response_format=simpler or found.response_format, ignores_schemas=ignores)

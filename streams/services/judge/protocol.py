@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from ragweir.metrics.judged.answer_parsing import without_reasoning
-from ragweir.metrics.judged.driver import ChatCall, Completion
+from ragweir.metrics.judged.driver import ChatCall, Completion, DecisionReply
 from ragweir.metrics.judged.framing import sendable
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.services.judge.pricing import CallCost, bill, most_tokens
-from ragweir.streams.services.judge.usage import StatedUsage, stated_usage
+from ragweir.streams.services.judge.usage import StatedUsage, chat_usage, embedding_usage
 from ragweir.streams.settings import JudgeSettings, Price
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ MAX_RESPONSE_BYTES = 1024 * 1024
 """The largest chat completion, and the least limit of any response."""
 MAX_VECTOR_BYTES = 64 * 1024
 """The limit of a response with vectors for each text, where that is more."""
+CHAT_PATH = "/chat/completions"
 MAX_NAME_CHARACTERS = 100
 """The longest name of a model; longer ones are cut."""
 _TEMPLATE_TOKENS = 64
@@ -154,6 +155,10 @@ class ResponseFormat:
         return None if required.get(option, False) else self.without(option)
 
 
+JudgeValue = Completion | DecisionReply | Vectors | Null
+"""The value of an answer; Null if the endpoint declines to answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
     """One request, before it is written in a response format."""
@@ -161,7 +166,7 @@ class EndpointRequest:
     model: str
     path: str
     body: Callable[[ResponseFormat], dict[str, Any]]
-    read: Callable[[Any], Completion | Vectors | Null]
+    read: Callable[[Any], JudgeValue]
     """Reads the decoded response; raises any exception if it is malformed."""
     most_bytes: int
     """The largest response, decompressed."""
@@ -169,21 +174,27 @@ class EndpointRequest:
     """The most input tokens."""
     most_output: int
     """The most output tokens; 0 for embeddings."""
+    usage_of: Callable[[object], StatedUsage] = chat_usage
+    """Reads the usage of the decoded response, of any type."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
     """The answer of a call, and its usage as the endpoint reports it."""
 
-    value: Completion | Vectors | Null
+    value: JudgeValue
     usage: StatedUsage
     model: str
     """The model that answered, by the endpoint's name for it: the requested name may be an alias."""
 
     def bill(self, request: EndpointRequest, price: Price) -> CallCost:
         """Return the cost of the call."""
-        answered = bool(self.value.text) if isinstance(self.value, Completion) else not isinstance(self.value, Null)
-        return bill(price, (request.most_input, request.most_output), self.usage, answered=answered)
+        value = self.value
+        if isinstance(value, Completion):
+            least = (int(bool(value.text)), int(bool(value.text)))
+        else:  # Neither vectors nor decisions need output tokens.
+            least = (int(not isinstance(value, Null)), 0)
+        return bill(price, (request.most_input, request.most_output), least, self.usage)
 
 
 def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
@@ -213,7 +224,7 @@ def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
     most_input = most_tokens(call.framed.system, call.framed.user, in_prompt) + _TEMPLATE_TOKENS
     return EndpointRequest(
         settings.model,
-        "/chat/completions",
+        CHAT_PATH,
         body,
         _completion,
         MAX_RESPONSE_BYTES,
@@ -263,7 +274,7 @@ def embedding(embed: Embed, model: str) -> EndpointRequest:
 
     most_bytes = max(MAX_RESPONSE_BYTES, MAX_VECTOR_BYTES * len(texts))
     most_input = most_tokens(*texts) + _TEMPLATE_TOKENS * len(texts)
-    return EndpointRequest(model, "/embeddings", body, read, most_bytes, most_input, 0)
+    return EndpointRequest(model, "/embeddings", body, read, most_bytes, most_input, 0, embedding_usage)
 
 
 def _vector(given: Any) -> NDArray[np.float32]:
@@ -312,4 +323,4 @@ def _has_reasoned(text: str, message: Mapping[str, object], usage: Any, *, is_cu
     if answer != text.strip() or any(message.get(name) for name in ("reasoning", "reasoning_content")):
         return True
     # An answer that was cut before it began is reasoning that is not shown.
-    return (is_cut and not answer) or stated_usage(usage, chat=True).reasoning not in (None, 0)
+    return (is_cut and not answer) or chat_usage(usage).reasoning not in (None, 0)

@@ -16,11 +16,15 @@ from typing import Any
 
 import orjson
 import pytest
+from decisions_endpoint import decided
 from hostile_endpoint import Attack, Hostile, Request, good, hostile, http, said
 from scripted_judge import NOON, Log, Worker
 from services import until
 
 from ragweir.errors import ConfigurationError
+from ragweir.metrics.judged.deciding import DecisionQuestion, Option, scale
+from ragweir.metrics.judged.driver import DecisionCall
+from ragweir.metrics.judged.framing import Framed
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
@@ -30,6 +34,7 @@ from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.services.judge.agent import JudgeAgent
 from ragweir.streams.services.judge.client import Client
 from ragweir.streams.services.judge.config import JudgeConfig
+from ragweir.streams.services.judge.decisions import decisions
 from ragweir.streams.services.judge.job import Job, JobResult
 from ragweir.streams.services.judge.pool import LiveJudgePool
 from ragweir.streams.services.judge.pricing import cost
@@ -344,6 +349,15 @@ def _asked(server: Hostile) -> tuple[Client, EndpointRequest, EndpointRequest]:
     return Client(chosen), plain, embedding(Embed(("one",)), "e")
 
 
+def _decisions() -> EndpointRequest:
+    questions = (
+        DecisionQuestion("holds", "predicate", "It holds."),
+        DecisionQuestion("kind", "choice", "Which kind?", (Option("one"), Option("other"))),
+        DecisionQuestion("score", "score", *scale("How much?\n0: none\n1: all")),
+    )
+    return decisions(DecisionCall(Framed("rules", "texts"), questions, b""), JudgeSettings(model="asked"))
+
+
 def _chat_reader() -> Callable[[Any], Any]:
     from ragweir.streams.services.judge.protocol import _completion  # noqa: PLC0415
 
@@ -351,12 +365,13 @@ def _chat_reader() -> Callable[[Any], Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["chat", "vectors", "error"])
+@pytest.mark.parametrize("kind", ["chat", "vectors", "decisions", "error"])
 def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> None:
     """Every node of an answer, a list of vectors and an error, replaced by every odd value, and left out."""
     tree = {
         "chat": said("{}"),
         "vectors": {"data": [VECTOR], "model": "e", "usage": {"prompt_tokens": 3}},
+        "decisions": decided(_decisions().body(ResponseFormat())),
         "error": ERROR,
     }
     bodies = [orjson.dumps(each) for odd in ODD for each in changed(tree[kind], odd)]
@@ -367,7 +382,7 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
 
     async def ask_all(server: Hostile) -> None:
         client, chat, vectors = _asked(server)
-        sent.append(vectors if kind == "vectors" else chat)
+        sent.append({"vectors": vectors, "decisions": _decisions()}.get(kind, chat))
         for _ in bodies:
             try:
                 ends.append(await client.send(sent[0], ResponseFormat()))

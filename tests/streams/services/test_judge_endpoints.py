@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from commands import ROOT
+from decisions_endpoint import DecisionsScript
 from scripted_endpoint import (
     BOUNDED,
     BOUNDED_ANSWER,
@@ -26,6 +27,7 @@ from scripted_endpoint import (
 )
 from services import until
 
+from ragweir.metrics.judged.suites import suites
 from ragweir.streams.services.judge import client, credentials
 from ragweir.streams.services.judge.pool import LiveJudgePool
 from ragweir.streams.services.judge.pricing import cost
@@ -255,12 +257,14 @@ COSTS = {
     "llama.cpp": cost(PRICE, 100, 10, 90),
 }
 """Costs of one call, where it does not have 100 tokens in and 10 out."""
+DECISIONS = {"OpenAI, decisions": "/v1/decisions"}
+"""Rows of decision models, with the path of their questions."""
 CONNECTIONS = {"a gateway with certificates", "behind a proxy"}
 """Rows that another file tests."""
 
 
 def test_each_row_of_the_guide_has_its_endpoint() -> None:
-    assert set(ROWS) == set(ENDPOINTS) | CONNECTIONS
+    assert set(ROWS) == set(ENDPOINTS) | CONNECTIONS | DECISIONS.keys()
 
 
 @pytest.fixture
@@ -325,6 +329,26 @@ def test_an_endpoint_judges_with_the_settings_of_its_row(name: str, endpoint: En
     assert [judged_score(end, "bounded") for end in ended] == [0.5, 0.5]
     assert [end.usage.calls for end in ended] == [CALLS.get(name, 1), 1]
     assert ended[1].usage.cost == COSTS.get(name, cost(PRICE, 100, 10))
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_model_judges_with_the_settings_of_its_row(name: str, endpoint: Endpoint) -> None:
+    decide = DecisionsScript()
+
+    def demands(asked: AskedCall) -> Reply:
+        bearer(asked)
+        require(asked.path == DECISIONS[name], error(404))
+        return decide(asked)
+
+    lacking = served(endpoint, demands)
+    live = LiveJudgePool(settings_of(name, endpoint), backoff_s=0.001)
+    try:
+        ended = one(live, job(0, suites(decides=True)["rubric"]))
+    finally:
+        live.close()
+    assert not lacking, lacking
+    assert judged_score(ended, "judge_relevance") == 0.75 + 0.25 * 0.85
+    assert (ended.usage.calls, ended.usage.cost) == (1, cost(PRICE, 900, 0))
 
 
 @pytest.mark.parametrize("name", [name for name in ENDPOINTS if "KEY_FILE" in ROWS[name] or "MODULE" in ROWS[name]])

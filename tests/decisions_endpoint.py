@@ -1,0 +1,142 @@
+"""A fake of OpenAI's `/decisions`: it takes what the types of its Python package allow, and answers in their form.
+
+What is not a decision, such as a list of claims, it answers as a chat model.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import UnionType
+from typing import Annotated, Any, Required, Union, get_args, get_origin, get_type_hints
+
+from openai.types import Decision
+from openai.types.decision_create_params import DecisionCreateParams
+from pydantic import TypeAdapter
+from scripted_endpoint import AskedCall, Reply, completion, error
+from typing_extensions import is_typeddict
+
+_DECISION = TypeAdapter(Decision)
+Weights = Callable[[Mapping[str, Any], list[str]], list[float]]
+"""Returns the probabilities of a question's options, which it is given by their labels."""
+
+
+def misfit(value: object, hint: Any, place: str = "body") -> str:
+    """Where a value is not of a type of openai's parameters; empty if it is."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Required, Annotated):
+        return misfit(value, parts[0], place)
+    if origin in (Union, UnionType):
+        found = [misfit(value, part, place) for part in parts]
+        return "" if "" in found else max(found, key=len)
+    if is_typeddict(hint):
+        return _misfit_in_fields(value, hint, place)
+    if origin is Iterable:
+        listed = enumerate(value) if isinstance(value, list) else [(0, place)]
+        return next((at for index, each in listed if (at := misfit(each, parts[0], f"{place}.{index}"))), "")
+    return "" if value in parts or (origin is None and type(value) is hint) else place
+
+
+def _misfit_in_fields(value: object, hint: Any, place: str) -> str:
+    hints = get_type_hints(hint, include_extras=True)
+    required = {name for name, each in hints.items() if get_origin(each) is Required}
+    if not isinstance(value, dict):
+        return place
+    if wrong := sorted((value.keys() - hints.keys()) | (required - value.keys())):
+        return f"{place}.{wrong[0]}"
+    return next((at for name, each in value.items() if (at := misfit(each, hints[name], f"{place}.{name}"))), "")
+
+
+def rejected(body: Mapping[str, Any]) -> str:
+    """What OpenAI does not take in a request; empty if it is right."""
+    if wrong := misfit(body, DecisionCreateParams):
+        return wrong
+    questions = body["questions"]
+    if not 1 <= len(questions) <= 400:
+        return "questions: 1 to 400"
+    for each in questions:
+        labels = options(each)
+        most = {"predicate": 2, "choice": 255, "score": 10}[each["type"]]
+        if not 2 <= len(labels) <= most or len(set(labels)) < len(labels):
+            return f"questions: the options of {each.get('name')}"
+    return ""
+
+
+def options(question: Mapping[str, Any]) -> list[str]:
+    match question["type"]:
+        case "choice":
+            return [each["value"] for each in question["choices"]]
+        case "score":
+            return [each["label"] for each in question["levels"]]
+    return ["true", "false"]
+
+
+def likeliest(label: str, probability: float = 0.8) -> Weights:
+    """The option with a label has the probability, the others have equal parts of the rest."""
+
+    def weights(_: Mapping[str, Any], labels: list[str]) -> list[float]:
+        rest = (1 - probability) / (len(labels) - 1)
+        return [probability if each == label else rest for each in labels]
+
+    return weights
+
+
+def highest(_: Mapping[str, Any], labels: list[str]) -> list[float]:
+    """0.75 for the last option, 0.25 for the one before; a statement is true with 0.75."""
+    if labels == ["true", "false"]:
+        return [0.75, 0.25]
+    return [*[0.0] * (len(labels) - 2), 0.25, 0.75]
+
+
+def answer(question: Mapping[str, Any], weights: Weights) -> dict[str, Any]:
+    """The answer to one question."""
+    labels = options(question)
+    probabilities = weights(question, labels)
+    given: dict[str, Any] = {"type": question["type"], "name": question.get("name")}
+    if question["type"] == "predicate":
+        return {**given, "probability": probabilities[0]}
+    pairs = list(zip(labels, probabilities, strict=True))
+    if question["type"] == "choice":
+        best = max(pairs, key=lambda pair: pair[1])[0]
+        shown = [{"value": label, "probability": chance} for label, chance in pairs]
+        return {**given, "choice": best, "confidence": max(probabilities), "probabilities": shown}
+    levels = [{"label": label, "probability": chance, "value": n} for n, (label, chance) in enumerate(pairs)]
+    expected = sum(n * chance for n, chance in enumerate(probabilities))
+    return {**given, "score": expected, "confidence": max(probabilities), "probabilities": levels}
+
+
+def usage(taken: int = 900, given: int = 0, cached: int = 0) -> dict[str, Any]:
+    return {
+        "input_tokens": taken,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens": given,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": taken + given,
+    }
+
+
+def decided(body: Mapping[str, Any], weights: Weights = highest, **used: int) -> dict[str, Any]:
+    """A response, which openai's client reads."""
+    answers = [answer(each, weights) for each in body["questions"]]
+    response = {"answers": answers, "model": "gpt-6-luna", "usage": usage(**used)}
+    _DECISION.validate_python(response)
+    return response
+
+
+@dataclass
+class DecisionsScript:
+    """The script of an endpoint that has decisions and chat completions."""
+
+    weights: Weights = highest
+    used: dict[str, int] = field(default_factory=dict)
+    change: Callable[[dict[str, Any]], Any] = lambda response: response
+    """Makes another response of the right one."""
+    texts: dict[str, Any] = field(default_factory=dict)
+    """Answers of the chat model, by the name of the schema."""
+
+    def __call__(self, asked: AskedCall) -> Reply:
+        if asked.path != "/v1/decisions":
+            name = asked.body["response_format"]["json_schema"]["name"]
+            return completion(asked, json.dumps(self.texts[name] | {"check": "CHECK"}))
+        if wrong := rejected(asked.body):
+            return error(400, f"Invalid value: {wrong}", param=wrong)
+        return Reply(said=self.change(decided(asked.body, self.weights, **self.used)))
