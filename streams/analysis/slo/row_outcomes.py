@@ -50,20 +50,21 @@ def row_outcomes(objective: Objective, values: Floats, statuses: Floats, probabi
         statuses: the state of the decision by the objective's suite, as its place in `STATUSES`; NaN for no decision.
         probabilities: the probability of this decision.
     """
-    weights = np.zeros(len(values))
-    known = np.flatnonzero(~np.isnan(values))
+    known = ~np.isnan(values)
     if objective.suite is None:
-        weights[known] = _weight(objective, np.nan, np.nan)
+        weights = np.where(known, _weight(objective, np.nan, np.nan), 0.0)
     else:
+        weights = np.zeros(len(values))
         weights[known] = _weights(objective, statuses[known], probabilities[known])
     slo = objective.slo
     at_least, at_most = slo.at_least, slo.at_most
     is_good = values >= at_least if at_least is not None else values <= (at_most or 0.0)
-    return RowOutcomes((weights > 0) & is_good, (weights > 0) & ~is_good, np.rint(weights * MILLION))
+    counts = weights > 0
+    return RowOutcomes(counts & is_good, counts & ~is_good, weights)
 
 
 def _weights(objective: Objective, statuses: Floats, probabilities: Floats) -> Floats:
-    """Return the weights of events with a value: one call for each pair of a state and a probability."""
+    """Return the weights of events with a value, found once for each pair of a state and a probability."""
     chances, places = np.unique(probabilities, return_inverse=True)
     codes = np.where(np.isnan(statuses), len(STATUSES), statuses).astype(np.int64) * len(chances) + places
     pairs, of_event = np.unique(codes, return_inverse=True)
@@ -74,10 +75,10 @@ def _weights(objective: Objective, statuses: Floats, probabilities: Floats) -> F
 
 
 def _weight(objective: Objective, status: float, probability: float) -> float:
-    """Return the weight of an event with a value; 0 if it does not count."""
+    """Return the weight of an event with a value, in whole millionths; 0 if it does not count."""
     decisions = [] if np.isnan(status) else [(objective.suite or "", STATUSES[int(status)], probability)]
     found = objective.outcome(0.0, decisions, judged=not objective.free)
-    return found[1] if found and found[0] in ("good", "bad") else 0.0
+    return float(round(found[1] * MILLION)) if found and found[0] in ("good", "bad") else 0.0
 
 
 def sums(outcomes: RowOutcomes) -> SloSums:

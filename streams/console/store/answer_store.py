@@ -35,15 +35,15 @@ from ragweir.streams.console.store.layout import connect_reader, digest, size_of
 from ragweir.streams.console.store.names import Names, is_decision
 from ragweir.streams.console.store.order import PageRows
 from ragweir.streams.console.store.people_series import people_labels
-from ragweir.streams.console.store.row_ranges import Ints, Line, RowRange, RowRanges
+from ragweir.streams.console.store.row_ranges import Ints, Line, RowRange, RowRanges, joined
 from ragweir.streams.console.store.stored_answers import AnswerPage, StoredAnswer, StoredLetter, StoreState, answer
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.services.aggregate.objectives import Objective
 
 MAX_READS = 4
 """Reads at the same time, each of which takes memory of its own; further ones wait."""
-CACHE_BYTES = 64 * 1024 * 1024
-"""Memory of the columns that are kept: eight metrics of a million answers."""
+CACHE_BYTES = 128 * 1024 * 1024
+"""Memory of the columns that are kept: eleven metrics of a million answers, and their ids."""
 READ_SECONDS = 2.0
 """Time limit of a read: a longer one would let the file of changes grow."""
 _ROW_OF_EVENT = "select coalesce((select row from recent where digest = ?), (select row from event where digest = ?))"
@@ -225,7 +225,7 @@ class AnswerStore:
         """
         with self._reading() as reader:
             counting = ApplicationCounting(self._conditions(reader), since, until, parts)
-            for part in reader.parts.read(reader.db):
+            for part in joined(reader.parts.read(reader.db)):
                 reader.check_time()
                 counting.add(part)
             return counting.counts()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragweir.streams.analysis.slo.row_outcomes import SloSums
-from ragweir.streams.console.store.answer_query import AnswerQuery
-from ragweir.streams.console.store.conditions import Conditions, rows_where
+from ragweir.streams.console.store.conditions import Conditions, between, rows_where
 from ragweir.streams.console.store.layout import OTHER, microseconds, time_of
-from ragweir.streams.console.store.row_ranges import Flags, Floats, Ints, RowRange
+from ragweir.streams.console.store.row_ranges import Floats, Ints, RowColumns
 
 _MOST = 1_000
 """Applications that are counted by themselves; further ones are counted together."""
@@ -36,22 +37,36 @@ class ApplicationCounts:
 
 
 class _Totals:
-    """Totals by application and part of the time."""
+    """Totals of each application and part of the time, by kind."""
 
-    def __init__(self, parts: int) -> None:
-        self._parts = parts
-        self.values = np.zeros((0, parts))
+    def __init__(self, parts: int, kinds: int) -> None:
+        self._cells = parts, kinds
+        self.values = np.zeros((0, *self._cells))
 
-    def add(self, places: Ints, weights: Floats | Flags) -> None:
-        """Add the events of a part of the store, by places in this table, row after row, and with their weights."""
-        most = int(places.max(initial=-1)) // self._parts + 1
-        if most > len(self.values):
-            self.values = np.concatenate((self.values, np.zeros((most - len(self.values), self._parts))))
-        self.values += np.bincount(places, weights, self.values.size).reshape(self.values.shape)
+    def grow(self, applications: int) -> Self:
+        """Make place for a number of applications."""
+        if applications > len(self.values):
+            more = np.zeros((applications - len(self.values), *self._cells))
+            self.values = np.concatenate((self.values, more))
+        return self
 
-    def of(self, row: int) -> Floats:
-        """Return the totals of an application by part."""
-        return self.values[row] if row < len(self.values) else np.zeros(self._parts)
+    def add(self, places: Ints, kinds: NDArray[Any], weights: Floats | None = None) -> None:
+        """Add answers: 1 for each, or its weight.
+
+        Args:
+            places: the application and the part of each, as a number: application after application.
+            kinds: the kind of each.
+            weights: the weight of each.
+        """
+        codes = places * self._cells[1] + kinds
+        self.values += np.bincount(codes, weights, self.values.size).reshape(self.values.shape)
+
+
+class _SloTotals(NamedTuple):
+    """Answers of an SLO, good and bad, and their weights."""
+
+    events: _Totals
+    weights: _Totals
 
 
 class ApplicationCounting:
@@ -66,7 +81,7 @@ class ApplicationCounting:
 
     def __init__(self, conditions: Conditions, since: datetime, until: datetime, parts: int) -> None:
         self._conditions = conditions
-        self._span = conditions.of(AnswerQuery(since=since, until=until))
+        self._span = between(since, until)
         self._since, self._parts = microseconds(since), parts
         self._width = max(1, -(-(microseconds(until) - self._since) // parts))
         self._rows: dict[int, int] = {}
@@ -74,48 +89,45 @@ class ApplicationCounting:
         self._table = np.full(2, -1, np.int64)
         """The same as a table, from the lowest number on."""
         self._first, self._last = (np.full(_MOST + 1, limit, np.int64) for limit in (2**63 - 1, -(2**63)))
-        self._events, self._judged = _Totals(parts), _Totals(parts)
-        self._by_slo = {name: tuple(_Totals(parts) for _ in range(4)) for name in conditions.objectives}
-        """Good and bad answers, and their weights."""
+        self._seen = _Totals(parts, 2)
+        """Scored and judged answers."""
+        self._by_slo = {name: _SloTotals(_Totals(parts, 2), _Totals(parts, 2)) for name in conditions.objectives}
 
-    def add(self, part: RowRange) -> None:
+    def add(self, part: RowColumns) -> None:
         """Add the rows of a part of the store."""
-        found = rows_where(self._span, part)
+        found = rows_where([self._span], part)
         if not found.any():
             return
         times = part.field("time_us")
         rows = self._rows_of(part.field("application"))
         places = np.clip((times - self._since) // self._width, 0, self._parts - 1)
-
         places += rows * self._parts
-
-        def add(totals: _Totals, flags: Flags, weights: Floats | None = None) -> None:
-            totals.add(places, flags if weights is None else np.where(flags, weights, 0.0))
-
-        add(self._events, found)
-        add(self._judged, found & (part.field("judged") == 1))
-        np.minimum.at(self._first, rows[found], times[found])
-        np.maximum.at(self._last, rows[found], times[found])
+        applications = min(_MOST + 1, len(self._rows))
+        kept = np.flatnonzero(found)
+        self._seen.grow(applications).add(places[kept], part.field("judged")[kept])
+        rows, times = rows[kept], times[kept]
+        np.minimum.at(self._first, rows, times)
+        np.maximum.at(self._last, rows, times)
         for name, objective in self._conditions.objectives.items():
             covered = rows_where(self._conditions.covered(objective), part, found)
             if covered.any():
                 outcomes = self._conditions.outcomes(objective, part)
-                good, bad, of_good, of_bad = self._by_slo[name]
-                add(good, covered & outcomes.good)
-                add(bad, covered & outcomes.bad)
-                add(of_good, covered & outcomes.good, outcomes.weights)
-                add(of_bad, covered & outcomes.bad, outcomes.weights)
+                counted = np.flatnonzero(covered & (outcomes.good | outcomes.bad))
+                own, bad = places[counted], outcomes.bad[counted].view(np.int8)
+                self._by_slo[name].events.grow(applications).add(own, bad)
+                self._by_slo[name].weights.grow(applications).add(own, bad, outcomes.weights[counted])
 
     def _rows_of(self, numbers: Ints) -> Ints:
         """Return the row of each application, given by the number of its name."""
-        most = int(numbers.max()) - OTHER + 1
+        places = numbers - OTHER
+        most = int(places.max()) + 1
         if most > len(self._table):
             self._table = np.concatenate((self._table, np.full(most - len(self._table), -1, np.int64)))
-        found = self._table[numbers - OTHER]
+        found = self._table[places]
         if (new := found < 0).any():
             for number in np.unique(numbers[new]).tolist():
                 self._rows[number] = self._table[number - OTHER] = min(_MOST, len(self._rows))
-            found = self._table[numbers - OTHER]
+            found = self._table[places]
         return found
 
     def counts(self) -> list[ApplicationCounts]:
@@ -123,25 +135,48 @@ class ApplicationCounting:
         by_row = {row: number for number, row in self._rows.items()} | (
             {_MOST: OTHER} if len(self._rows) > _MOST else {}
         )
-        found = [self._counts(row, number) for row, number in by_row.items() if self._events.of(row).any()]
+        applications = len(by_row)
+        seen = self._seen.grow(applications).values.astype(np.int64)
+        judged, per_part = seen[:, :, 1].sum(1).tolist(), seen.sum(2).tolist()
+        slos = {
+            name: _Shares.of(*(each.grow(applications).values for each in totals))
+            for name, totals in self._by_slo.items()
+        }
+        found = []
+        for row, number in by_row.items():
+            if events := sum(per_part[row]):
+                counted = {name: each for name, each in slos.items() if each.events[row]}
+                found.append(
+                    ApplicationCounts(
+                        self._conditions.names.text(number),
+                        events,
+                        judged[row],
+                        time_of(int(self._first[row])),
+                        time_of(int(self._last[row])),
+                        tuple(per_part[row]),
+                        {name: each.sums(row) for name, each in counted.items()},
+                        {name: tuple(each.bad_per_part[row]) for name, each in counted.items()},
+                    )
+                )
         return sorted(found, key=lambda each: (-each.events, each.application or ""))
 
-    def _counts(self, row: int, number: int) -> ApplicationCounts:
-        slos, bad_per_part = {}, {}
-        for name, totals in self._by_slo.items():
-            good, bad, of_good, of_bad = (each.of(row) for each in totals)
-            events, own = int(good.sum() + bad.sum()), int(bad.sum())
-            if events:
-                total = float(of_good.sum()) + float(of_bad.sum())
-                slos[name] = SloSums(events, own, float(of_bad.sum()) / total)
-                bad_per_part[name] = tuple(bad.astype(int).tolist())
-        return ApplicationCounts(
-            self._conditions.names.text(number),
-            int(self._events.of(row).sum()),
-            int(self._judged.of(row).sum()),
-            time_of(int(self._first[row])),
-            time_of(int(self._last[row])),
-            tuple(self._events.of(row).astype(int).tolist()),
-            slos,
-            bad_per_part,
-        )
+
+class _Shares(NamedTuple):
+    """The answers of an SLO by application."""
+
+    events: list[int]
+    bad_per_part: list[list[int]]
+    weights: list[float]
+    """Weights of good and bad answers."""
+    bad_weights: list[float]
+
+    @classmethod
+    def of(cls, events: Floats, weights: Floats) -> _Shares:
+        """Return them of the totals by application, part and outcome."""
+        bad = events[:, :, 1].astype(np.int64)
+        own = weights.sum(1)
+        return cls(events.sum((1, 2)).astype(int).tolist(), bad.tolist(), own.sum(1).tolist(), own[:, 1].tolist())
+
+    def sums(self, row: int) -> SloSums:
+        """Return the sums of an application."""
+        return SloSums(self.events[row], sum(self.bad_per_part[row]), self.bad_weights[row] / self.weights[row])

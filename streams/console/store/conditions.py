@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,13 @@ from ragweir.streams.analysis.slo.row_outcomes import RowOutcomes, row_outcomes
 from ragweir.streams.console.store.answer_query import TIME, AnswerQuery, MetricRange
 from ragweir.streams.console.store.layout import digest, document_digest, microseconds
 from ragweir.streams.console.store.names import Names, probability_metric, status_metric
-from ragweir.streams.console.store.row_ranges import Flags, Ints, RowRange
+from ragweir.streams.console.store.row_ranges import Flags, Ints, RowColumns, RowRange
 from ragweir.streams.services.aggregate.objectives import Objective
 
-_FEW = 64
 Condition = Callable[[RowRange], Flags]
+ColumnCondition = Callable[[RowColumns], Flags]
+"""A condition that needs no more of a part than its columns."""
+_Part = TypeVar("_Part", bound=RowColumns)
 _DIGESTS = {"session": "session_id", "question": "question_id", "trace": "trace_id"}
 """The fields that a query names by whole values."""
 
@@ -51,7 +54,7 @@ class Conditions:
 
     def _conditions(self, query: AnswerQuery) -> Iterator[Condition]:
         if query.since is not None or query.until is not None:
-            yield _between(query)
+            yield between(query.since, query.until)
         yield from self._dimensions(query.where)
         yield from _equals(query)
         for flag in query.flags:
@@ -65,7 +68,7 @@ class Conditions:
         yield from self._feedback(query)
         yield from _searches(query)
 
-    def _dimensions(self, where: Iterable[tuple[str, str]]) -> Iterator[Condition]:
+    def _dimensions(self, where: Iterable[tuple[str, str]]) -> Iterator[ColumnCondition]:
         alternatives: dict[str, set[str]] = {}
         for name, value in where:
             alternatives.setdefault(name, set()).add(value)
@@ -97,11 +100,11 @@ class Conditions:
         metric = self.names.metric(sort)
         return lambda part: part.metric(metric)
 
-    def covered(self, objective: Objective) -> Iterator[Condition]:
+    def covered(self, objective: Objective) -> Iterator[ColumnCondition]:
         """Yield the conditions under which an answer counts for an SLO."""
         return self._dimensions(objective.slo.dimensions.items())
 
-    def outcomes(self, objective: Objective, part: RowRange) -> RowOutcomes:
+    def outcomes(self, objective: Objective, part: RowColumns) -> RowOutcomes:
         """Return the outcomes of the rows of a part, as if all had the dimensions of the SLO."""
         suite = objective.suite
         wanted = [objective.slo.metric, *((status_metric(suite), probability_metric(suite)) if suite else ("", ""))]
@@ -110,7 +113,7 @@ class Conditions:
         return row_outcomes(objective, *columns)
 
 
-def rows_where(conditions: Iterable[Condition], part: RowRange, of: Flags | None = None) -> Flags:
+def rows_where(conditions: Iterable[Callable[[_Part], Flags]], part: _Part, of: Flags | None = None) -> Flags:
     """Return a flag for each row of a part, or of some of its rows, that counts and for which all conditions hold."""
     found = part.alive() if of is None else of.copy()
     for condition in conditions:
@@ -120,15 +123,16 @@ def rows_where(conditions: Iterable[Condition], part: RowRange, of: Flags | None
     return found
 
 
-def _between(query: AnswerQuery) -> Condition:
-    since = -(2**63) if query.since is None else microseconds(query.since)
-    until = 2**63 - 1 if query.until is None else microseconds(query.until)
+def between(since: datetime | None, until: datetime | None) -> ColumnCondition:
+    """Return the condition that an event is of a time range, whose end is not in it; None for no limit."""
+    first = -(2**63) if since is None else microseconds(since)
+    end = 2**63 - 1 if until is None else microseconds(until)
 
-    def condition(part: RowRange) -> Flags:
-        if part.time_max < since or part.time_min >= until:
+    def condition(part: RowColumns) -> Flags:
+        if part.time_max < first or part.time_min >= end:
             return np.zeros(part.rows, np.bool_)
         times = part.field("time_us")
-        return np.asarray((times >= since) & (times < until))
+        return np.asarray((times >= first) & (times < end))
 
     return condition
 
@@ -150,11 +154,11 @@ def _searches(query: AnswerQuery) -> Iterator[Condition]:
         yield _with_id_part(query.id_part.encode("utf-8", "surrogatepass"))
 
 
-def _equal(name: str, value: int) -> Condition:
+def _equal(name: str, value: int) -> ColumnCondition:
     return lambda part: np.asarray(part.field(name) == value)
 
 
-def _one_of(name: str, numbers: Sequence[int]) -> Condition:
+def _one_of(name: str, numbers: Sequence[int]) -> ColumnCondition:
     if len(numbers) == 1:
         return _equal(name, numbers[0])
     own = np.array(numbers, np.int32)
@@ -188,22 +192,22 @@ def _with_document(number: int) -> Condition:
     return condition
 
 
-def _places(text: bytes, data: bytes) -> Ints:
-    """Return the places of a text."""
-    found, at = [], data.find(text)
-    while at >= 0:
-        found.append(at)
-        if len(found) > _FEW:
-            return _many_places(text, data)
-        at = data.find(text, at + 1)
-    return np.array(found, np.int64)
+def _places(text: bytes, data: memoryview) -> Ints:
+    """Return the places of a text, in no order: its first bytes are compared as one number, at each offset of words.
 
-
-def _many_places(text: bytes, data: bytes) -> Ints:
-    """Return the places of one that occurs often."""
+    >>> sorted(_places(b"aba", memoryview(b"ababa-ab")).tolist())
+    [0, 2]
+    """
+    width = 4 if len(text) >= 4 else 2 if len(text) >= 2 else 1
+    first = int.from_bytes(text[:width], "little")
+    found = []
+    for offset in range(min(width, max(0, len(data) - len(text) + 1))):
+        words = np.frombuffer(data, f"<u{width}", (len(data) - offset) // width, offset)
+        found.append(np.flatnonzero(words == first) * width + offset)
+    places = np.concatenate(found) if found else np.zeros(0, np.int64)
+    places = places[places + len(text) <= len(data)]
     content = np.frombuffer(data, np.uint8)
-    places = np.flatnonzero(content[: len(content) - len(text) + 1] == text[0])
-    for at, byte in enumerate(text[1:], 1):
+    for at, byte in enumerate(text[width:], width):
         places = places[content[places + at] == byte]
     return places
 

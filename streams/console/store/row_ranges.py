@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,6 +30,11 @@ from ragweir.streams.console.store.layout import (
 Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_KEPT_IDS = 400
+"""Segments of a store whose ids are kept in memory, half of it for ids of 36 characters. A search for a part of an id
+reads all of them: those of a larger store would take the place of each other, and of the metrics."""
+_JOINED = 16
+"""Parts that are joined at a time: 512 KB of each column."""
 
 
 class Line(NamedTuple):
@@ -44,8 +49,34 @@ class Line(NamedTuple):
     event_id: str
 
 
-class RowRange(ABC):
-    """Consecutive rows.
+class RowColumns(ABC):
+    """Columns of consecutive rows.
+
+    Args:
+        first: number of the first one.
+        rows: number of rows.
+        time_min: time of the first event in microseconds.
+        time_max: time of the last event.
+    """
+
+    def __init__(self, first: int, rows: int, time_min: int, time_max: int) -> None:
+        self.first, self.rows, self.time_min, self.time_max = first, rows, time_min, time_max
+
+    @abstractmethod
+    def alive(self) -> Flags:
+        """Return a flag for each row that no other one replaced; the flags may be changed."""
+
+    @abstractmethod
+    def field(self, name: str) -> NDArray[Any]:
+        """Return a field of the heads."""
+
+    @abstractmethod
+    def metric(self, number: int) -> Floats:
+        """Return a metric; NaN for none."""
+
+
+class RowRange(RowColumns):
+    """Consecutive rows as they are in the store.
 
     Args:
         first: number of the first one.
@@ -56,29 +87,21 @@ class RowRange(ABC):
     """
 
     def __init__(self, first: int, rows: int, dead: bytes | None, time_min: int, time_max: int) -> None:
-        self.first, self.rows, self.time_min, self.time_max = first, rows, time_min, time_max
+        super().__init__(first, rows, time_min, time_max)
         self._dead = dead
 
     def count(self) -> int:
         """Return the number of rows that no other one replaced: one of each event."""
         return self.rows if self._dead is None else int(np.count_nonzero(self.alive()))
 
+    @override
     def alive(self) -> Flags:
-        """Return a flag for each row that no other one replaced; the flags may be changed."""
         if self._dead is None:
             return np.ones(self.rows, np.bool_)
         return ~np.unpackbits(np.frombuffer(self._dead, np.uint8), count=self.rows).astype(np.bool_)
 
     @abstractmethod
-    def field(self, name: str) -> NDArray[Any]:
-        """Return a field of the heads."""
-
-    @abstractmethod
-    def metric(self, number: int) -> Floats:
-        """Return a metric; NaN for none."""
-
-    @abstractmethod
-    def ids(self) -> tuple[Ints, bytes]:
+    def ids(self) -> tuple[Ints, memoryview]:
         """Return the length of each event id in bytes, and the bytes of all."""
 
     @abstractmethod
@@ -90,6 +113,37 @@ class RowRange(ABC):
         """Return a row."""
 
 
+class JoinedColumns(RowColumns):
+    """The columns of several parts as one: operations on few long columns take less time than on many short ones.
+
+    Args:
+        parts: parts in ascending order, each of which begins where the one before it ends.
+    """
+
+    def __init__(self, parts: Sequence[RowRange]) -> None:
+        self._parts = parts
+        times = min(each.time_min for each in parts), max(each.time_max for each in parts)
+        super().__init__(parts[0].first, sum(each.rows for each in parts), *times)
+
+    @override
+    def alive(self) -> Flags:
+        return np.concatenate([each.alive() for each in self._parts])
+
+    @override
+    def field(self, name: str) -> NDArray[Any]:
+        return np.concatenate([each.field(name) for each in self._parts])
+
+    @override
+    def metric(self, number: int) -> Floats:
+        return np.concatenate([each.metric(number) for each in self._parts])
+
+
+def joined(parts: Sequence[RowRange]) -> Iterator[JoinedColumns]:
+    """Yield the columns of all parts, those of some at a time."""
+    for at in range(0, len(parts), _JOINED):
+        yield JoinedColumns(parts[at : at + _JOINED][::-1])
+
+
 class Segment(RowRange):
     """A segment, of which each column is in the file by itself."""
 
@@ -99,15 +153,16 @@ class Segment(RowRange):
         columns: ColumnCache,
         first: int,
         dead: bytes | None,
-        time_min: int,
-        time_max: int,
+        times: tuple[int, int],
+        *,
+        keep_ids: bool,
     ) -> None:
-        super().__init__(first, SEGMENT_ROWS, dead, time_min, time_max)
-        self._db, self._columns = db, columns
+        super().__init__(first, SEGMENT_ROWS, dead, *times)
+        self._db, self._columns, self._keep_ids = db, columns, keep_ids
         self._lines: dict[int, LineBlock] = {}
 
     def _column(self, number: int) -> memoryview | None:
-        if number == IDS:  # All of it is as large as the cache, and it is searched in one way only.
+        if number == IDS and not self._keep_ids:
             return self._read(number)
         return self._columns.get((number, self.first), lambda: self._read(number))
 
@@ -139,10 +194,10 @@ class Segment(RowRange):
         return np.full(self.rows, np.nan) if found is None else self._values(number, found, "<f8")
 
     @override
-    def ids(self) -> tuple[Ints, bytes]:
+    def ids(self) -> tuple[Ints, memoryview]:
         data = self._own_column(IDS)
         lengths = np.frombuffer(data, "<u4", self.rows).astype(np.int64)
-        return lengths, bytes(data[4 * self.rows :])
+        return lengths, data[4 * self.rows :]
 
     @override
     def documents(self) -> tuple[Ints, NDArray[np.uint32]]:
@@ -195,9 +250,9 @@ class Tail(RowRange):
         return np.full(self.rows, np.nan) if place is None else self._scores[place]
 
     @override
-    def ids(self) -> tuple[Ints, bytes]:
+    def ids(self) -> tuple[Ints, memoryview]:
         ids = [each.encode("utf-8", "surrogatepass") for each in self._ids]
-        return np.array([len(each) for each in ids], np.int64), b"".join(ids)
+        return np.array([len(each) for each in ids], np.int64), memoryview(b"".join(ids))
 
     @override
     def documents(self) -> tuple[Ints, NDArray[np.uint32]]:
@@ -234,5 +289,9 @@ class RowRanges:
                 self._tail = state, Tail(rows, layouts(db), dead.get(first))
             found.append(self._tail[1])
         segments = db.execute("select first, time_min, time_max from segment order by first desc").fetchall()
-        found += [Segment(db, self._columns, each, dead.get(each), *times) for each, *times in segments]
+        keep_ids = len(segments) <= _KEPT_IDS
+        found += [
+            Segment(db, self._columns, each, dead.get(each), (time_min, time_max), keep_ids=keep_ids)
+            for each, time_min, time_max in segments
+        ]
         return found

@@ -20,7 +20,7 @@ from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.rehearsal import rehearse
-from ragweir.streams.console.store import layout, writer
+from ragweir.streams.console.store import layout, row_ranges, writer
 from ragweir.streams.console.store.answer_query import AnswerQuery, Cursor, MetricRange
 from ragweir.streams.console.store.answer_store import CACHE_BYTES, MAX_READS, AnswerStore, ReadTooLong
 from ragweir.streams.console.store.layout import SEGMENT_ROWS, connect_reader
@@ -40,6 +40,7 @@ SLOS = (
     Slo(name="eu", metric="context_support", at_least=0.3, objective=0.9, dimensions={"labels.region": "eu"}),
 )
 Row = dict[str, Any]
+BARE: Row = {"event_time": START, "catalogue_version": "3"}
 
 
 def evaluation(number: int, chance: random.Random) -> Row:
@@ -321,6 +322,38 @@ def test_counts_are_those_of_a_rehearsal(store: AnswerStore, answers: dict[str, 
             assert sum(counts.bad_per_part[name]) == sums.bad
 
 
+def test_counts_do_not_depend_on_the_parts_that_are_joined(store: AnswerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    span = START + timedelta(hours=2), START + timedelta(hours=20)
+    together = store.applications(*span, parts=7)
+    monkeypatch.setattr(row_ranges, "_JOINED", 1)
+    assert store.applications(*span, parts=7) == together
+    assert len(together) == 3
+
+
+@pytest.mark.slow
+def test_any_part_of_an_id_is_found(tmp_path: Path) -> None:
+    """Of one byte, two, three, four and more, at any place; but not one that begins in an id and ends in the next."""
+    ids = [f"{number:b}" for number in range(SEGMENT_ROWS + 100)] + ["é0", "è0"]
+    with StoreWriter(tmp_path / "store") as writing:
+        for number, each in enumerate(ids):
+            writing.take(read({**BARE, "event_id": each}), 0, number)
+        writing.flush()
+    with closing(AnswerStore(tmp_path / "store")) as own:
+        for part in ("0", "10", "010", "0110", "01011", "1000000000011", "0" * 13, "é", "é0", "0é"):
+            assert own.search(AnswerQuery(id_part=part)).total == sum(part in each for each in ids), part
+
+
+def test_ids_are_kept_of_stores_in_which_they_have_a_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept() -> int:
+        with closing(AnswerStore(file)) as own:
+            own.search(AnswerQuery(id_part="-0012"))
+            return own.kept_bytes
+
+    together = kept()
+    monkeypatch.setattr(row_ranges, "_KEPT_IDS", 0)
+    assert together - kept() > 4 * SEGMENT_ROWS
+
+
 def test_an_unknown_name_is_one_sentence(store: AnswerStore) -> None:
     for query in (AnswerQuery(slo="relevnt"), AnswerQuery(sort="rar"), AnswerQuery(ranges=(MetricRange("rar", 1),))):
         with pytest.raises(BadQuery, match=r"relevant|rare"):
@@ -404,10 +437,9 @@ def test_values_over_the_limit_are_one_and_lists_say_that_they_lack_some(
 
 @pytest.mark.slow
 def test_an_evaluation_without_scores_is_an_answer(tmp_path: Path) -> None:
-    bare = {"event_id": "e", "event_time": START, "catalogue_version": "3"}
     with StoreWriter(tmp_path / "store") as writer:
         for number in range(SEGMENT_ROWS + 1):
-            writer.take(read(bare | {"event_id": f"e{number}"}), 0, number)
+            writer.take(read(BARE | {"event_id": f"e{number}"}), 0, number)
         writer.flush()
     store = AnswerStore(tmp_path / "store")
     page = store.search(AnswerQuery())
