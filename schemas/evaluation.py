@@ -105,7 +105,7 @@ class Evaluation(RecordPart):
     `source` and `run_id`.
     """
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"undefined": (), "facets": {}}
+    omitted_values: ClassVar[Mapping[str, object]] = {"undefined": (), "facets": {}, "probabilities": {}}
 
     event_id: str
     """Id of the event."""
@@ -146,6 +146,9 @@ class Evaluation(RecordPart):
     """Repairs and cuts of the event, such as `cut:spans`."""
     explanations: dict[str, str] = Field(default_factory=dict)
     """The judge's explanations by metric, bounded in length."""
+    probabilities: dict[str, dict[str, Annotated[FiniteFloat, Field(ge=0, le=1)]]] = Field(default_factory=dict)
+    """Probabilities of the values of judged metrics, by metric and value: labels, or numbers as text. Only with a
+    decision model; absent if there are none."""
     evidence: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Short texts that show where scores come from, by metric; only with `score --explain`."""
     decision: Decision = Decision()

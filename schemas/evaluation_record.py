@@ -95,6 +95,7 @@ class EvaluationRecord(AnsweredRecord, forbid_unknown_fields=True, kw_only=True)
     undefined: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     explanations: dict[str, str] = {}
+    probabilities: dict[str, dict[str, _Probability]] = {}
     evidence: dict[str, tuple[str, ...]] = {}
     decision: DecisionRecord = msgspec.field(default_factory=DecisionRecord)
     document_ids: _DocumentIds = ()

@@ -3,7 +3,7 @@
 Reading a row takes a tenth of the time of reading the evaluation's JSON, which is the record's value and says the same.
 A row is used only if all of it fits: its version, its checksum, the size of the value, and names that were read from
 JSON before. Any other record is read from its value, so that a header is never needed and cannot make a record
-unreadable.
+unreadable. Evaluations with probabilities of a decision model have no row.
 
 A row is, little-endian: the version (1 byte), the CRC-32 of the rest (4), 1 if judged (1), the size of the value in
 bytes (4), the event time in microseconds since 1970 (8), the lengths of the two texts (2 each), the digest of the names
@@ -15,7 +15,7 @@ of the names of judged metrics that are not defined for the event.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from math import isnan, nan
@@ -90,6 +90,8 @@ class Outcomes:
     """Suite, status and probability of each decision."""
     undefined: tuple[str, ...] = ()
     """The judged metrics that are not defined for the event."""
+    probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Probabilities of the values of judged metrics, by metric and value."""
 
 
 class ScoreRow(NamedTuple):
@@ -142,12 +144,14 @@ def _kept_names(key: tuple[str, tuple[str, ...], tuple[str, ...]]) -> ScoreNames
 
 
 def pack(evaluation: Evaluation, value_bytes: int) -> bytes | None:
-    """Return the row of an evaluation; None if it would be longer than `MAX_BYTES`.
+    """Return the row of an evaluation; None if it would be longer than `MAX_BYTES`, or has probabilities.
 
     Args:
         evaluation: the evaluation.
         value_bytes: the size of the record's value, by which a changed value is noticed.
     """
+    if evaluation.probabilities:
+        return None
     names = _names(evaluation)
     origin = orjson.dumps(
         (
@@ -174,7 +178,7 @@ def pack(evaluation: Evaluation, value_bytes: int) -> bytes | None:
 
 
 def score_headers(evaluation: Evaluation, value: bytes) -> tuple[tuple[str, bytes], ...]:
-    """Return the header of an evaluation's record; none if the row would be too long."""
+    """Return the header of an evaluation's record; none if it has no row."""
     row = pack(evaluation, len(value))
     return () if row is None else ((HEADER, row),)
 
@@ -246,6 +250,7 @@ def row_of(evaluation: Evaluation | EvaluationRecord) -> ScoreRow:
             tuple(evaluation.categories.values()),
             tuple([(each.suite, each.status, each.probability) for each in evaluation.decision.suites]),
             evaluation.undefined,
+            evaluation.probabilities,
         ),
         names.doubles.pack(*[nan if value is None else value for value in evaluation.scores.values()]),
     )

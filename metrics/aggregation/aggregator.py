@@ -16,6 +16,7 @@ from ragweir.metrics.aggregation.selection import NO_EVENTS, Chance, Weights
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.judged.deciding import expected
 from ragweir.schemas.packed_scores import Outcomes, ScoreNames, ScoreRow, matrix
 
 Key = TypeVar("Key", bound=Hashable)
@@ -25,7 +26,9 @@ class Aggregator:
     """Aggregates evaluations, so that an event that is scored and later judged is counted once.
 
     A scored evaluation adds an event, its metrics, and the decisions of its suites with the sums over selected events.
-    A judged one only adds its judged metrics, their estimates, and the status of the suites that had selected it.
+    A judged one only adds its judged metrics, their estimates, and the status of the suites that had selected it. Where
+    a decision model gave probabilities, estimates use them in place of the value: the mean of a number, and the
+    probability of a label.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -121,7 +124,7 @@ class Aggregator:
         for name, value in zip(row.names.scores, row.names.doubles.unpack(row.values), strict=True):
             subject = self._estimated.get(name)
             if subject is not None and subject.suite in suites:
-                known = None if isnan(value) else value
+                known = None if isnan(value) else _expected(row.outcomes, name, value)
                 _add_to_estimate(own, name, subject, known, row.outcomes, suites[subject.suite], name)
         for name, label in zip(row.names.categories, row.outcomes.categories, strict=True):
             if name in self._free:
@@ -131,8 +134,15 @@ class Aggregator:
             subject, labels = self._categories.get(name, _NO_CATEGORY)
             if subject.suite in suites:
                 for each, share in labels.items():
-                    known = None if label is None else float(each == label)
+                    known = None if label is None else row.outcomes.probabilities.get(name, {label: 1.0}).get(each, 0.0)
                     _add_to_estimate(own, share, subject, known, row.outcomes, suites[subject.suite], name)
+
+
+def _expected(outcomes: Outcomes, name: str, value: float) -> float:
+    """Return the mean of a metric by its probabilities; its value if it has none."""
+    distribution = outcomes.probabilities.get(name)
+    mean = expected(distribution) if distribution else None
+    return value if mean is None else mean
 
 
 _NO_CATEGORY: tuple[EstimatedMetric, Mapping[str, str]] = EstimatedMetric(""), {}

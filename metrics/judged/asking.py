@@ -106,10 +106,15 @@ def verdicts(count: int) -> type[Verdicts]:
     return create_model(f"Verdicts{count}", __base__=Verdicts, __doc__=Verdicts.__doc__, verdicts=(exactly, ...))
 
 
-def decided_verdicts(task: str, statements: Sequence[str]) -> Deciding:
+def decided_verdicts(task: str, metric: str, statements: Sequence[str]) -> Deciding:
     """Return the form for decision models of verdicts on some statements; the reasons are their probabilities.
 
-    >>> decided_verdicts("", ["It is heath."]).read([(0.93, 0.07)]).verdicts
+    Args:
+        task: the instructions that all statements share.
+        metric: name of the metric that is the percentage of true statements; empty if there is none.
+        statements: one for each verdict, in their order.
+
+    >>> decided_verdicts("", "", ["It is heath."]).read([(0.93, 0.07)]).verdicts
     [Verdict(number=1, reason='probability 0.93', verdict=True)]
     """
     questions = tuple(
@@ -123,7 +128,7 @@ def decided_verdicts(task: str, statements: Sequence[str]) -> Deciding:
         ]
         return verdicts(len(found))(verdicts=found)
 
-    return Deciding(task, questions, read)
+    return Deciding(task, questions, read, metric)
 
 
 def ask(

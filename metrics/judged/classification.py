@@ -33,7 +33,7 @@ class Class(Answer):
 
 
 _OPTIONS = tuple(Option(name, said) for name, said in _CLASSES.items())
-_DECIDING = by_fields(Class, DecisionQuestion("verdict", "choice", _QUESTION, _OPTIONS))
+_DECIDING = by_fields(Class, DecisionQuestion("verdict", "choice", _QUESTION, _OPTIONS, "answer_class"))
 
 
 def answer_class(answer: Class | None) -> str:

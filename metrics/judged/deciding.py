@@ -13,8 +13,10 @@ of scales in words are read from the tasks of a chat model, so that both kinds o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum, isfinite
 from typing import Literal
 
 from pydantic import BaseModel
@@ -26,6 +28,10 @@ LIKELY = 0.5
 
 Probabilities = tuple[float, ...]
 """The probabilities of a question's options, in their order; their sum is 1."""
+Distribution = dict[str, float]
+"""The probabilities of a metric's values: labels, or numbers as text."""
+_DIGITS, _ROUNDED = 6, 1e-3
+"""Digits of values and probabilities, and the most by which the sum of a distribution differs from 1."""
 
 _LEVEL = re.compile(r"^(\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?: (.+)$", re.MULTILINE)
 
@@ -52,6 +58,10 @@ class DecisionQuestion:
     instructions: str
     options: tuple[Option, ...] = TRUE_OR_FALSE
     """Those of a score are in ascending order."""
+    metric: str = ""
+    """Name of the metric that the answer is the value of; empty if there is none."""
+    factor: float = 1.0
+    """The metric's value for a score of 1."""
 
     def value(self, probabilities: Probabilities) -> bool | str | float:
         """Return the answer: true or false, the label of the likeliest option, or the expected score.
@@ -76,6 +86,16 @@ class DecisionQuestion:
         likeliest = max(probabilities)
         return f"likeliest {self.options[probabilities.index(likeliest)].label} (probability {likeliest:.2f})"
 
+    def distribution(self, probabilities: Probabilities) -> Distribution:
+        """Return the probabilities of the metric's values.
+
+        >>> DecisionQuestion("a", "score", "", (Option("", value=0.15), Option("", value=1.0))).distribution((0.2, 0.8))
+        {'0.15': 0.2, '1': 0.8}
+        """
+        is_score = self.kind == "score"
+        values = [_shown(self.factor * each.value) if is_score else each.label for each in self.options]
+        return _distribution(values, probabilities)
+
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
@@ -86,6 +106,14 @@ class Deciding:
     questions: tuple[DecisionQuestion, ...]
     read: Callable[[Sequence[Probabilities]], BaseModel]
     """Returns the answer from the probabilities of each question's options."""
+    share: str = ""
+    """Name of the metric that is the percentage of true statements; empty if there is none."""
+
+    def distributions(self, probabilities: Sequence[Probabilities]) -> dict[str, Distribution]:
+        """Return the probabilities of the values of metrics, by metric."""
+        pairs = zip(self.questions, probabilities, strict=True)
+        found = {question.metric: question.distribution(own) for question, own in pairs if question.metric}
+        return {**found, self.share: percentages([own[0] for own in probabilities])} if self.share else found
 
 
 def by_fields(answer: type[BaseModel], *questions: DecisionQuestion, task: str = "") -> Deciding:
@@ -108,9 +136,48 @@ def by_fields(answer: type[BaseModel], *questions: DecisionQuestion, task: str =
     return Deciding(task, questions, read)
 
 
-def score(name: str, text: str) -> DecisionQuestion:
-    """Return the question for a score on the levels of a text."""
-    return DecisionQuestion(name, "score", *scale(text))
+def score(name: str, text: str, metric: str = "", factor: float = 1.0) -> DecisionQuestion:
+    """Return the question for a score on the levels of a text, and the metric that it is the value of."""
+    return DecisionQuestion(name, "score", *scale(text), metric, factor)
+
+
+def percentages(likely: Sequence[float]) -> Distribution:
+    """Return the probabilities of each percentage of true statements, which are taken to be independent.
+
+    >>> percentages([0.5, 0.9])
+    {'0': 0.05, '50': 0.5, '100': 0.45}
+    """
+    counts = [1.0]
+    for each in likely:
+        counts = [a * (1 - each) + b * each for a, b in zip([*counts, 0.0], [0.0, *counts], strict=True)]
+    return _distribution([_shown(100 * count / len(likely)) for count in range(len(counts))], counts)
+
+
+def expected(distribution: Mapping[str, float]) -> float | None:
+    """Return the mean of a distribution of numbers; None if it is none.
+
+    >>> expected({"0": 0.05, "50": 0.5, "100": 0.45})
+    70.0
+    >>> [expected(each) for each in ({"CORRECT": 1.0}, {"0.5": 0.5}, {"nan": 1.0}, {})]
+    [None, None, None, None]
+    """
+    try:
+        mean = fsum(float(value) * probability for value, probability in distribution.items())
+    except ValueError:
+        return None
+    return mean if isfinite(mean) and abs(fsum(distribution.values()) - 1) < _ROUNDED else None
+
+
+def _shown(value: float) -> str:
+    return f"{round(value, _DIGITS):.12g}"
+
+
+def _distribution(values: Sequence[str], probabilities: Sequence[float]) -> Distribution:
+    """Return the probabilities of values, rounded, without those of 0."""
+    sums: dict[str, float] = defaultdict(float)
+    for value, probability in zip(values, probabilities, strict=True):
+        sums[value] += probability
+    return {value: rounded for value, each in sums.items() if (rounded := round(each, _DIGITS))}
 
 
 def scale(text: str) -> tuple[str, tuple[Option, ...]]:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from ragweir.metrics.judged import answer_parsing
-from ragweir.metrics.judged.deciding import MOST_QUESTIONS, Deciding, DecisionQuestion, Probabilities
+from ragweir.metrics.judged.deciding import MOST_QUESTIONS, Deciding, DecisionQuestion, Distribution, Probabilities
 from ragweir.metrics.judged.framing import DECISION_RULES, RULES, Framed, frame, frame_decisions
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null
@@ -93,6 +93,8 @@ class Judged:
     undefined: list[str] = field(default_factory=list)
     """The metrics that are null because they are not defined for the event."""
     explanations: dict[str, str] = field(default_factory=dict)
+    probabilities: dict[str, Distribution] = field(default_factory=dict)
+    """The probabilities of the values of metrics, by metric."""
     flags: list[str] = field(default_factory=list)
     statuses: dict[str, Literal["judged", "failed"]] = field(default_factory=dict)
     """Status by suite: failed if it raised, or if no metric has a value and an answer was missing or unusable."""
@@ -134,16 +136,20 @@ def _converse(
     """Run one suite's conversation; return its result, and True if a question had no usable answer."""
     conversation = suite.converse(case)
     unanswered = False
+    probabilities: dict[str, Distribution] = {}
     reply: object = None
     while True:
         try:
             request = conversation.send(reply)
         except StopIteration as end:
-            return end.value, unanswered
+            result: SuiteResult = end.value
+            result.probabilities |= probabilities
+            return result, unanswered
         if isinstance(request, Ask):
             form = request.deciding if suite.decides else None
             if form and len(form.questions) <= MOST_QUESTIONS:
-                reply = yield from _decide(request, form, suite, draw)
+                reply, found = yield from _decide(request, form, suite, draw)
+                probabilities |= found
             else:
                 reply = yield from _ask(request, suite, draw)
             unanswered = unanswered or isinstance(reply, Null)
@@ -153,12 +159,16 @@ def _converse(
             reply = replace(reply, kind="unanswered")
 
 
-def _decide(ask: Ask, form: Deciding, suite: Suite, draw: Callable[[], str]) -> Generator[JudgeCall, object, object]:
-    """Ask a decision model; return the answer that its probabilities make, or Null."""
+def _decide(
+    ask: Ask, form: Deciding, suite: Suite, draw: Callable[[], str]
+) -> Generator[JudgeCall, object, tuple[object, dict[str, Distribution]]]:
+    """Ask a decision model; return the answer that its probabilities make, or Null, and those of metrics' values."""
     parts = [[each.name, each.kind, each.instructions, *map(astuple, each.options)] for each in form.questions]
     identity = _digest([DECISION_RULES, suite.name, suite.version, form.task, parts, ask.data])
     reply = yield DecisionCall(frame_decisions(ask, draw, form.task), form.questions, identity)
-    return form.read(reply.probabilities) if isinstance(reply, DecisionReply) else reply
+    if not isinstance(reply, DecisionReply):
+        return reply, {}
+    return form.read(reply.probabilities), form.distributions(reply.probabilities)
 
 
 def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[JudgeCall, object, object]:
@@ -210,6 +220,8 @@ def _record(metric: Metric, result: SuiteResult, case: Case, judged: Judged) -> 
         judged.reasons[name] = value.reason
         if value.kind == "undefined":
             judged.undefined.append(name)
+    elif distribution := result.probabilities.get(name):
+        judged.probabilities[name] = distribution
     if explanation := result.explanations.get(name):
         judged.explanations[name] = _UNPRINTABLE.sub(" ", explanation[:EXPLANATION_CHARACTERS])
     return not isinstance(value, Null)

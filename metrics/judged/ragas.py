@@ -128,7 +128,7 @@ class Direct(Answer):
     score: Share
 
 
-_DIRECT = by_fields(Direct, score("score", f"{_DIRECTLY}\n{_LEVELS}"))
+_DIRECT = by_fields(Direct, score("score", f"{_DIRECTLY}\n{_LEVELS}", "ragas_answer_relevance", 100.0))
 
 
 def ragas_faithfulness(supported: Sequence[bool]) -> float:
@@ -258,7 +258,8 @@ def _faithfulness(case: Case) -> Part:
     if not case.contexts:
         return ragas_faithfulness([False] * len(claims)), "there are no contexts to support its claims"
     data = (("claims", numbered_lines(claims)), *numbered_contexts(case.contexts))
-    deciding = decided_verdicts(_SUPPORT, [f"Claim {number} is supported." for number in range(1, len(claims) + 1)])
+    numbers = range(1, len(claims) + 1)
+    deciding = decided_verdicts(_SUPPORT, "ragas_faithfulness", [f"Claim {number} is supported." for number in numbers])
     found = yield from ask(SUPPORT, data, verdicts(len(claims)), deciding)
     if isinstance(found, Null):
         return found, ""
@@ -270,7 +271,8 @@ def _relevant(case: Case) -> Generator[Ask | Embed, object, tuple[Sequence[bool]
     if not case.contexts:
         return (NO_CONTEXTS if case.contexts is None else []), ""
     contexts = numbered_contexts(case.contexts)
-    deciding = decided_verdicts(_USEFUL, [f"The text {name} is relevant." for name, _ in contexts])
+    statements = [f"The text {name} is relevant." for name, _ in contexts]
+    deciding = decided_verdicts(_USEFUL, "ragas_context_precision", statements)
     data = (("query", case.query), *references(case), *contexts)
     found = yield from ask(USEFUL, data, verdicts(len(contexts)), deciding)
     if isinstance(found, Null):
@@ -293,7 +295,10 @@ def _recall(case: Case) -> Part:
     texts = [each.statement for each in stated]
     data = (("statements", numbered_lines(texts)), *numbered_contexts(case.contexts))
     numbers = range(1, len(stated) + 1)
-    deciding = decided_verdicts(_ATTRIBUTION, [f"Statement {number} stands in the contexts." for number in numbers])
+    # Of several expected answers the highest share counts, of which no distribution is kept.
+    metric = "ragas_context_recall" if len({each.expected for each in stated}) == 1 else ""
+    statements = [f"Statement {number} stands in the contexts." for number in numbers]
+    deciding = decided_verdicts(_ATTRIBUTION, metric, statements)
     found = yield from ask(ATTRIBUTION, data, verdicts(len(stated)), deciding)
     if isinstance(found, Null):
         return found, ""

@@ -33,7 +33,7 @@ class Recall(Answer):
     recall: Share
 
 
-_DECIDING = by_fields(Recall, score("recall", f"{_QUESTION}\n{_LEVELS}"))
+_DECIDING = by_fields(Recall, score("recall", f"{_QUESTION}\n{_LEVELS}", "context_recall_llm"))
 
 
 def context_recall_llm(answer: Recall) -> float:

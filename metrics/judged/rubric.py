@@ -137,7 +137,7 @@ def task(answer: type[Relevance]) -> str:
 
 def deciding(answer: type[Relevance]) -> Deciding:
     """Return the questions for a decision model, one for each criterion."""
-    questions = (score(name, text) for name, text in _CRITERIA.items() if name in answer.model_fields)
+    questions = (score(name, text, f"judge_{name}") for name, text in _CRITERIA.items() if name in answer.model_fields)
     return by_fields(answer, *questions, task=_NOTHING_RETRIEVED if answer is Grounding else "")
 
 

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
-from ragweir.metrics.judged.deciding import Deciding
+from ragweir.metrics.judged.deciding import Deciding, Distribution
 from ragweir.metrics.judged.descriptions import field_docstrings
 from ragweir.metrics.metric import Metric, Null, Value
 
@@ -112,6 +112,8 @@ class SuiteResult:
     values: dict[str, Value] = field(default_factory=dict)
     explanations: dict[str, str] = field(default_factory=dict)
     """The judge's reasons by metric, of any length."""
+    probabilities: dict[str, Distribution] = field(default_factory=dict)
+    """The probabilities of the values of metrics, by metric, where a decision model gave them."""
 
 
 Conversation = Generator[Ask | Embed, object, SuiteResult]

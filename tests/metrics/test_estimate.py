@@ -293,6 +293,44 @@ def test_labels_have_estimates_of_their_shares() -> None:
     }
 
 
+def test_probabilities_count_in_place_of_verdicts() -> None:
+    """The mean of a number and the probability of a label, while the window's sums and counts are those of verdicts."""
+    suites = decision(classification=("judged", 0.5), ragas=("judged", 1.0))
+    evaluations = [
+        evaluation(
+            "judged",
+            scores={"ragas_faithfulness": 100.0, "ragas_context_recall": 50.0},
+            categories={"answer_class": "CORRECT"},
+            probabilities={
+                "ragas_faithfulness": {"0": 0.09, "50": 0.42, "100": 0.49},
+                "answer_class": {"CORRECT": 0.75, "WRONG": 0.25},
+            },
+            decision=suites,
+        ),
+        evaluation("judged", categories={"answer_class": "WRONG"}, decision=suites),
+    ]
+    found = window(*evaluations)
+    assert found.estimates["ragas_faithfulness"] == estimate([(70.0, 1.0)], RAGAS)
+    assert found.estimates["ragas_context_recall"] == estimate([(50.0, 1.0)], RAGAS)
+    classes = EstimatedMetric("classification")
+    for label, shares in {"CORRECT": (0.75, 0.0), "WRONG": (0.25, 1.0), "DON'T KNOW": (0.0, 0.0)}.items():
+        assert found.estimates[f"answer_class={label}"] == estimate([(each, 0.5) for each in shares], classes)
+    assert found.categories == {"answer_class": {"CORRECT": 1, "WRONG": 1}}
+    assert found.metrics["ragas_faithfulness"].total == 100_000_000
+
+
+@pytest.mark.parametrize("wrong", [{"CORRECT": 1.0}, {"0": 0.2}, {"nan": 1.0}, {"1e999": 1.0}])
+def test_probabilities_that_are_none_are_not_used(wrong: dict[str, float]) -> None:
+    """An evaluation of another writer may have any texts for numbers."""
+    odd = evaluation(
+        "judged",
+        scores={"ragas_faithfulness": 50.0},
+        probabilities={"ragas_faithfulness": wrong},
+        decision=decision(ragas=("judged", 1.0)),
+    )
+    assert window(odd).estimates["ragas_faithfulness"] == estimate([(50.0, 1.0)], RAGAS)
+
+
 @pytest.mark.parametrize("status", ["failed", "expired", "deferred"])
 def test_what_failed_or_waits_is_counted_and_estimates_nothing(status: str) -> None:
     """It leaves the estimate incomplete."""

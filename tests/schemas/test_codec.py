@@ -362,7 +362,11 @@ def test_a_record_is_written_as_its_dump(numbers: list[float], text: str, time: 
     dumped, requested = evaluation.model_dump(), request.model_dump()
     del requested["anchor"], requested["documents"], requested["chunks"]
     for each in (dumped, requested["evaluation"]):
-        del each["undefined"], each["facets"]  # Empty, and left out then, as `row` and `row_digest` are where null.
+        del (
+            each["undefined"],
+            each["facets"],
+            each["probabilities"],
+        )  # Empty, and left out then, as `row` and `row_digest` are where null.
         for suite in each["decision"]["suites"]:
             del suite["row"], suite["row_digest"]
     for record, plain in ((evaluation, dumped), (request, requested)):

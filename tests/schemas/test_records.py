@@ -190,6 +190,7 @@ BY_ROW = Decision(
 )
 """A decision by a row of the topic `control`."""
 
+LIKELY = {"judge_relevance": {"0.85": 0.25, "1": 0.75}, "answer_class": {"CORRECT": 0.9, "WRONG": 0.1}}
 OF_EVENT = {"rank": ("1",), "tool": ("lookup",), "tool_error": ("lookup",), "language": ("English",)}
 
 WINDOW_SCHEMES = {
@@ -278,6 +279,7 @@ def test_the_golden_interaction_has_every_field() -> None:
     [
         ("evaluation", EVALUATION),
         ("evaluation_by_row", EVALUATION.model_copy(update={"decision": BY_ROW})),
+        ("evaluation_with_probabilities", EVALUATION.model_copy(update={"probabilities": LIKELY})),
         ("evaluation_with_facets", EVALUATION.model_copy(update={"facets": OF_EVENT})),
     ],
 )

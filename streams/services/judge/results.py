@@ -86,7 +86,7 @@ def judged(
     Its judge is the model that answered, or `model` if none was called.
     """
 
-    def kept(values: Mapping[str, float | None] | Mapping[str, str | None] | Mapping[str, str]) -> dict[str, object]:
+    def kept(values: Mapping[str, object]) -> dict[str, object]:
         return {name: value for name, value in values.items() if name not in off}
 
     before = request.evaluation
@@ -98,6 +98,7 @@ def judged(
                 "reasons": before.reasons | kept(found.reasons),
                 "undefined": tuple(name for name in found.undefined if name not in off),
                 "explanations": before.explanations | kept(found.explanations),
+                "probabilities": before.probabilities | kept(found.probabilities),
                 "flags": (*before.flags, *found.flags, *([CUT] if cut else []), *sorted(usage.flags)),
                 "judge": Judgement(
                     model=usage.model or model,

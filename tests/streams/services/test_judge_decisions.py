@@ -14,14 +14,20 @@ from decisions_endpoint import DecisionsScript, decided, highest, likeliest, rej
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_endpoint import DAY, PLENTY, PRICE, Endpoint, Reply, calls, judged_score, one, pool
+from scripted_judge import NOON
 from services import until
 
-from ragweir.metrics.judged.deciding import MOST_QUESTIONS
+from ragweir.metrics.judged.deciding import MOST_QUESTIONS, expected, percentages
 from ragweir.metrics.judged.driver import ChatCall, Completion, DecisionCall, DecisionReply, JudgeCall, judge
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Null
+from ragweir.schemas.codec.json import encode
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.evaluation_record import read_evaluation
+from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.analysis.checks.judge import _form
+from ragweir.streams.services.judge import results
 from ragweir.streams.services.judge.decisions import decisions
 from ragweir.streams.services.judge.job import Job, JobResult
 from ragweir.streams.services.judge.pricing import allowance, cost, most_cost
@@ -105,6 +111,55 @@ def test_a_suite_has_the_scores_that_the_probabilities_make(name: str, endpoint:
     assert {each: end.judged.scores[each] for each in scores} == pytest.approx(scores)
     assert paths(endpoint) == called
     assert end.usage.model == "gpt-6-luna"
+
+
+LEVELS_OF = {"0.85": 0.25, "1": 0.75}
+PROBABILITIES = {
+    "rubric": {
+        "judge_relevance": LEVELS_OF,
+        "judge_faithfulness": LEVELS_OF,
+        "judge_hallucination": {"0.7": 0.25, "0.95": 0.75},
+        "judge_contextual_relevance": LEVELS_OF,
+    },
+    "context_recall": {"context_recall_llm": {"0.8": 0.25, "1": 0.75}},
+    "factual": {},
+    "classification": {"answer_class": {"CORRECT": 0.25, "WRONG": 0.75}},
+    "ragas": {
+        # Two claims and two contexts, of which each holds with 0.75; one statement.
+        "ragas_faithfulness": {"0": 0.0625, "50": 0.375, "100": 0.5625},
+        "ragas_context_precision": {"0": 0.0625, "50": 0.375, "100": 0.5625},
+        "ragas_context_recall": {"0": 0.25, "100": 0.75},
+        "ragas_answer_relevance": {"75": 0.25, "100": 0.75},
+    },
+}
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_an_evaluation_has_the_probabilities_of_its_metrics_values(name: str, endpoint: Endpoint) -> None:
+    """Those of a share are of independent verdicts; a metric of several scores has none."""
+    end = judged(endpoint, name)
+    assert end.judged
+    assert end.judged.probabilities == PROBABILITIES[name]
+    off = {"judge_relevance", "answer_class"}
+    chosen = SuiteDecision(suite=name, status="selected", probability=1.0)
+    scored = Evaluation(
+        event_id="1", event_time=NOON, decision=Decision(suites=(chosen,)), catalogue_version="3", run_id=None
+    )
+    request = JudgeRequest(evaluation=scored, query="", response="")
+    written = results.judged(request, end.judged, [SUITES[name]], end.usage, "m", off, cut=False)
+    kept = {metric: own for metric, own in PROBABILITIES[name].items() if metric not in off}
+    assert written.probabilities == kept
+    assert read_evaluation(encode(written), 10**6).probabilities == kept  # type: ignore[union-attr]
+    assert written.judge
+    assert written.judge.prompt_version == f"{name}:2-decisions"
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_the_mean_of_a_share_is_the_mean_of_its_verdicts(likely: list[float]) -> None:
+    """It is kept with so many digits that the estimate has four."""
+    found = percentages(likely)
+    assert math.isclose(math.fsum(found.values()), 1, abs_tol=1e-4)
+    assert expected(found) == pytest.approx(100 * math.fsum(likely) / len(likely), abs=0.01)
 
 
 def test_a_class_is_the_likeliest_one(endpoint: Endpoint) -> None:

@@ -271,6 +271,14 @@ def test_a_value_over_the_limit_is_a_dead_letter_with_a_header_too() -> None:
     assert [each.topic for each in outcome.emissions] == ["dead-letter", "windows"]
 
 
+def test_an_evaluation_with_probabilities_has_no_row() -> None:
+    """It is summed from its JSON."""
+    own = {"answer_class": {"CORRECT": 0.75, "WRONG": 0.25}}
+    likely = of({"event_id": "1", "event_time": 1, "catalogue_version": "1", "probabilities": own})
+    assert score_headers(likely, encode(likely)) == ()
+    assert row_of(likely).outcomes.probabilities == own
+
+
 def test_an_evaluation_with_long_labels_has_no_row() -> None:
     """A row is at most 8 KB, so that a record's headers stay small."""
     assert pack(of({"labels": {"region": "x" * MAX_BYTES}}), 7) is None
