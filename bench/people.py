@@ -185,7 +185,8 @@ def measure(kind: LabelledKind, windows: int, seed: int) -> list[KindOutcome]:
     """Simulate windows of one kind."""
     chance, randomness = np.random.default_rng([seed, 33]), Random(seed)
     applications = range(len(APPLICATIONS)) if kind.each_application else [None]
-    names = [name for name in NUMBERS if kind.double or name != "person_to_person"]
+    left_out = {"brier"} if kind.double else {"brier", "person_to_person"}
+    names = [name for name in NUMBERS if name not in left_out]
     outcomes = [
         KindOutcome(kind, None if own is None else APPLICATIONS[own], {name: NumberIntervals() for name in names})
         for own in applications

@@ -51,6 +51,15 @@ def clopper_pearson(hits: float, number: float) -> tuple[float, float]:
     return low, high
 
 
+class Measured(NamedTuple):
+    """The least and the greatest number from 0 to 1 that one answer may have; they differ if it is not known."""
+
+    low: float
+    high: float
+    chance: float
+    """Chance with which it was observed, up to a factor that all answers share."""
+
+
 def share(answers: Sequence[Observed], least: float = inf) -> Limits | None:
     """Return the share of answers with a property; None if it is known of none.
 
@@ -75,16 +84,36 @@ def share(answers: Sequence[Observed], least: float = inf) -> Limits | None:
         _, high = clopper_pearson(hits + unknown, len(answers))
         return Limits(hits / len(known), low, high, len(known))
     value = sum(1 / each.chance for each in known if each.holds) / sum(1 / each.chance for each in known)
+    bounds = [Measured(float(each.holds is True), float(each.holds is not False), each.chance) for each in answers]
+    low, high = (_weighted_limit(bounds, least, upper=upper) for upper in (False, True))
+    return Limits(value, min(low, value), max(high, value), len(known))
+
+
+def mean(answers: Sequence[Measured], least: float = inf) -> Limits | None:
+    """Return the mean of numbers from 0 to 1; None if none is known. Its limits are those of weighted shares.
+
+    >>> [round(each, 4) for each in mean([Measured(0.04, 0.04, 0.1), Measured(0.64, 0.64, 0.2)])[::3]]
+    [0.24, 2]
+
+    Args:
+        answers: the answers.
+        least: the lowest chance that such an answer could have had, if none of them had it.
+    """
+    known = [each for each in answers if each.low == each.high]
+    if not known:
+        return None
+    least = min(least, *(each.chance for each in answers))
+    value = sum(each.low / each.chance for each in known) / sum(1 / each.chance for each in known)
     low, high = (_weighted_limit(answers, least, upper=upper) for upper in (False, True))
     return Limits(value, min(low, value), max(high, value), len(known))
 
 
-def _weighted_limit(answers: Sequence[Observed], least: float, *, upper: bool) -> float:
+def _weighted_limit(answers: Sequence[Measured], least: float, *, upper: bool) -> float:
     sample = RandomSample(0.0, 0.0, 0.0, 0.0, 0.0)
     # Chances have a factor that is not known, so that none counts as 1, with which a sample would have no variance.
     scale = _SMALL / max(each.chance for each in answers)
     for each in answers:
-        sample = sample.one_more(float(upper if each.holds is None else each.holds), scale * each.chance)
+        sample = sample.one_more(each.high if upper else each.low, scale * each.chance)
     return limit(0, 0.0, sample, round(sample.events), scale * least, (0.0, 1.0), upper=upper)
 
 

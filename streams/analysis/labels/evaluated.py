@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.criterion import BAD, GOOD, Criterion, verdict_of
+from ragweir.metrics.people.calibration import likely_bad
 from ragweir.schemas.evaluation import Source, Version, supersedes
 from ragweir.streams.analysis.labels.sampling_frame import Tally
 from ragweir.streams.files.events import scan_events
@@ -82,6 +83,7 @@ class EvaluationLine(msgspec.Struct, gc=False):
     stage: str | None = None
     labels: dict[str, str] = {}
     undefined: tuple[str, ...] = ()
+    probabilities: dict[str, dict[str, float]] = {}
     decision: _LineDecision = _LineDecision()
     judge: _LineJudge | None = None
     source: _LineSource | None = None
@@ -131,6 +133,8 @@ class Evaluated:
         self.verdicts = [array("b") for _ in criteria]
         self.values = [array("d") for _ in criteria]
         self.chances = [array("d") for _ in criteria]
+        self.likely: list[dict[int, float]] = [{} for _ in criteria]
+        """Probability of a bad value by row, for each criterion, where a decision model gave one."""
         names = dict.fromkeys(each.metric for each in criteria)
         fields = [
             (f"m{place}", float | bool | None, msgspec.field(default=None, name=name))
@@ -190,6 +194,10 @@ class Evaluated:
             _put(self.verdicts[place], row, verdict)
             _put(self.values[place], row, nan if score is None else score)
             _put(self.chances[place], row, chance)
+            distribution = line.probabilities.get(self.criteria[place].metric, {})
+            self.likely[place].pop(row, None)
+            if verdict in (BAD, GOOD) and (likely := likely_bad(self.criteria[place], distribution)) is not None:
+                self.likely[place][row] = likely
         self.keep(row, line)
 
     def wants(self, line: Any) -> bool:  # noqa: ARG002 - for subclasses

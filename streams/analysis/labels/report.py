@@ -11,6 +11,7 @@ from typing import Any
 
 from ragweir.metrics.criterion import Criterion
 from ragweir.metrics.people.agreement import Agreement, PeopleVerdict, agreement, kappa
+from ragweir.metrics.people.calibration import Forecast, brier_score
 from ragweir.metrics.people.shares import Limits
 from ragweir.schemas.label import Draw, Label
 from ragweir.streams.analysis.labels.evaluated import Evaluated
@@ -37,6 +38,7 @@ NUMBERS = {
     "kappa": "kappa of metric and people",
     "people_rate": "rate of bad answers, by people",
     "person_to_person": "kappa of two people",
+    "brier": "Brier score: probabilities of the judge",
 }
 """The numbers of a table, with their names for people."""
 
@@ -62,11 +64,14 @@ class AgreementTable:
     """True if the answers were drawn, so that the numbers speak of all events from `start` to `end`."""
     agreement: Agreement
     person_to_person: Limits | str
+    brier: Limits | None = None
+    """Brier score of the judge's probabilities; None if it gave none."""
 
     @property
     def numbers(self) -> tuple[tuple[str, Limits | str], ...]:
         """The names and values of its numbers; a text is the reason why one is not known."""
-        return *self.agreement._asdict().items(), ("person_to_person", self.person_to_person)
+        found = {**self.agreement._asdict(), "person_to_person": self.person_to_person, "brier": self.brier}
+        return tuple((name, each) for name, each in found.items() if each is not None)
 
     @property
     def title(self) -> str:
@@ -253,6 +258,13 @@ class _Subject:
             drawn=flagged is not None,
             agreement=found,
             person_to_person=_persons(rows),
+            brier=brier_score(
+                [
+                    Forecast(likely, own.bad, own.chance)
+                    for each, own in rows
+                    if (likely := self.verdicts.likely(each)) is not None
+                ]
+            ),
         )
 
     def _stratum(self, answer: AnswerLabels) -> tuple[str | None, bool]:

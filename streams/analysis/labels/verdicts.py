@@ -75,6 +75,10 @@ class VerdictSource(ABC):
     def chance(self, answer: AnswerLabels) -> float:
         """Return the probability with which an answer that has a verdict was judged."""
 
+    def likely(self, answer: AnswerLabels) -> float | None:  # noqa: ARG002 - for subclasses
+        """Return the probability that an answer is bad, by the judge; None if it is not known."""
+        return None
+
     @abstractmethod
     def judge(self, answer: AnswerLabels) -> Judge:
         """Return the judge of an answer that has a verdict."""
@@ -126,6 +130,10 @@ class VerdictsOfFile(VerdictSource):
     @override
     def chance(self, answer: AnswerLabels) -> float:
         return self.evaluated.chances[self.place][self.evaluated.rows[answer.event_id]]
+
+    @override
+    def likely(self, answer: AnswerLabels) -> float | None:
+        return self.evaluated.likely[self.place].get(self.evaluated.rows[answer.event_id])
 
     @override
     def judge(self, answer: AnswerLabels) -> Judge:

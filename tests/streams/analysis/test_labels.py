@@ -184,6 +184,47 @@ def test_a_verdict_of_the_judge_counts_by_its_probability() -> None:
     assert only.judge == ("judge-1", "2")
 
 
+LIKELY = {"judge_faithfulness": {"0.15": 0.1, "0.45": 0.2, "1": 0.7}}
+
+
+def test_the_judges_probabilities_are_held_against_people() -> None:
+    """The score is of the probability below the threshold, .3 here, weighted as the other numbers are."""
+    lines = [
+        judged(number, 0.8, 1.0 if number < 20 else 0.25, probabilities=LIKELY if number < 39 else {})
+        for number in range(40)
+    ]
+    found = PeopleLabels()
+    for number in range(40):
+        found.add(label(f"e{number}", "cannot_tell" if number == 38 else number >= 10, kind="import"))
+    made = report(found, [(QUESTION, [FAITHFUL])], read(lines, FAITHFUL))
+    score = table(made.tables).brier
+    assert score is not None
+    weighted = 10 * 0.7**2 + 10 * 0.3**2 + 18 * 4 * 0.3**2
+    assert (score.n, score.value) == (38, pytest.approx(weighted / (20 + 18 * 4)))
+    assert 0 < score.low < score.value < score.high < 1
+    (data,) = made.data()["questions"]
+    assert data["brier"]["value"] == round(score.value, 6)
+
+
+def test_without_probabilities_there_is_no_brier_score() -> None:
+    """Neither in tables nor in JSON, whether an evaluation has none or those of another metric."""
+    for own in ({}, {"ragas_faithfulness": {"100": 1.0}}, {"judge_faithfulness": {"high": 1.0}}):
+        lines = [judged(number, 0.1, 1.0, probabilities=own) for number in range(4)]
+        found = PeopleLabels()
+        for number in range(4):
+            found.add(label(f"e{number}", number < 2, kind="import"))
+        made = report(found, [(QUESTION, [FAITHFUL])], read(lines, FAITHFUL))
+        assert table(made.tables).brier is None
+        assert "brier" not in made.data()["questions"][0]
+
+
+def test_an_evaluation_that_was_replaced_leaves_no_probability() -> None:
+    lines = [judged(0, 0.1, 1.0, probabilities=LIKELY), judged(0, 0.9, 1.0)]
+    found = PeopleLabels()
+    found.add(label("e0", True, kind="import"))
+    assert table(report(found, [(QUESTION, [FAITHFUL])], read(lines, FAITHFUL)).tables).brier is None
+
+
 def test_only_a_part_of_the_queue_is_labelled_yet() -> None:
     """The queue is in random order, so that the labelled part stands for all of it."""
     lines = [evaluation(number, 0.9 if number < 200 else 0.1) for number in range(1_000)]
