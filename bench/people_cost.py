@@ -1,4 +1,4 @@
-"""Cost of `ragweir labels draw` and `report` on files, beside a loop that only reads their lines as JSON."""
+"""Cost of `ragweir labels draw`, `labels report` and `dataset` on files, beside a loop that only reads them as JSON."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ JUDGED = 0.1
 """Share of the events that are judged; a quarter of them is chosen at random."""
 _LABELS = 1_000
 _BEGAN_MS = 1_800_000_000_000
+_WORST, _RISK = 50, 0.99
+"""The number of worst answers that a dataset takes, besides those whose risk is higher: one in 300."""
 _READ = "import sys, orjson; [orjson.loads(line) and None for line in open(sys.argv[1], 'rb', 262144)]"
 
 
@@ -135,7 +137,7 @@ def _judged(line: dict[str, Any], probability: float, good: bool) -> dict[str, A
     }
 
 
-def table(events: int = 1_000_000, folder: str = "") -> Table:
+def labels(events: int = 1_000_000, folder: str = "") -> Table:
     """Return the cost of a draw and of reports, for a tenth of the events and for all."""
     shown = cost_table(f"Draw of {_LABELS:,} answers by a judged metric, and reports on their labels")
     with TemporaryDirectory(dir=folder or None) as place:
@@ -151,12 +153,12 @@ def table(events: int = 1_000_000, folder: str = "") -> Table:
 
 
 def _commands(file: Path) -> Mapping[str, CommandCost]:
-    queue, labels = file.with_name("queue.jsonl"), file.with_name("labels.jsonl")
+    queue, labelled = file.with_name("queue.jsonl"), file.with_name("labels.jsonl")
     ragweir = own_command("labels")
     options = ["--metric", "judge_faithfulness"]
     drawing = cost([*ragweir, "draw", str(file), "--out", str(queue), "--count", str(_LABELS), *options])
     draw, *answers = queue.read_bytes().splitlines()
-    with labels.open("wb") as stream:
+    with labelled.open("wb") as stream:
         stream.write(draw + b"\n")
         for number, line in enumerate(answers):
             answer = orjson.loads(line)
@@ -167,5 +169,39 @@ def _commands(file: Path) -> Mapping[str, CommandCost]:
         f"labels report, {len(answers):,} labels": [],
         f"labels report --evaluations, {len(answers):,} labels": ["--evaluations", str(file)],
     }
-    report = [*ragweir, "report", str(labels), "--question", "supported", "--json", *options]
+    report = [*ragweir, "report", str(labelled), "--question", "supported", "--json", *options]
     return {"labels draw": drawing, **{name: cost([*report, *more]) for name, more in reports.items()}}
+
+
+def _write(evaluated: Path, events: Path, number: int) -> int:
+    """Write the evaluations of a number of events, and the events; return the number of lines of evaluations."""
+    lines, before = 0, ""
+    with evaluated.open("wb") as evaluation_lines, events.open("wb") as event_lines:
+        for line in evaluations(number):
+            evaluation_lines.write(line + b"\n")
+            lines += 1
+            event_id = orjson.loads(line)["event_id"]
+            if event_id != before:
+                event = {
+                    "event_id": event_id,
+                    "ended_at": "2027-01-15T10:00:00Z",
+                    "query": f"What about {event_id}?",
+                    "response": "Thirty days.",
+                    "contexts": [{"text": "Goods may be returned within thirty days of delivery."}],
+                }
+                event_lines.write(orjson.dumps(event) + b"\n")
+                before = event_id
+    return lines
+
+
+def dataset(events: int = 1_000_000, folder: str = "") -> Table:
+    """Return the cost of a dataset, for a tenth of the events and for all."""
+    shown = cost_table(f"Regression set of the answers with a risk above {_RISK}, and of the {_WORST} worst others")
+    with TemporaryDirectory(dir=folder or None) as place:
+        evaluated, of_events = Path(place, "evaluations.jsonl"), Path(place, "events.jsonl")
+        options = ("--events", str(of_events), "--where", f"unsupported_risk > {_RISK}", "--worst", str(_WORST))
+        for number in (events // 10, events):
+            lines = _write(evaluated, of_events, number)
+            made = cost([*own_command("dataset", str(evaluated)), *options, "--out", str(Path(place, "set"))])
+            add_costs(shown, number, lines, evaluated, {"dataset": made})
+    return shown

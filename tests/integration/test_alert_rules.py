@@ -19,7 +19,6 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.analysis.slo import alert_rules as slo_rules
 from ragweir.streams.analysis.slo import burns
 from ragweir.streams.analysis.slo.linked_rules import link_rules, link_tests
-from ragweir.streams.analysis.slo.shipped import commands_of, rows
 from ragweir.streams.analysis.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.commands.slo import app
 from ragweir.streams.playground.local.prometheus import Programs
@@ -28,6 +27,7 @@ from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.services.export.shift_series import FAMILIES as SHIFT_SERIES
 from ragweir.streams.services.instruments import TABLE
 from ragweir.streams.settings import Slo
+from tools.reference.single_tables import alert_rows, commands_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
@@ -129,7 +129,7 @@ def test_alertmanager_inhibits_alerts_that_exist() -> None:
     """An alert that Alertmanager's configuration names is one that we have."""
     named = set(re.findall(r"Ragweir\w+", (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()))
     assert named
-    assert named <= {name.strip("`") for name, *_ in rows()}
+    assert named <= {name.strip("`") for name, *_ in alert_rows()}
 
 
 @pytest.mark.heavy

@@ -9,7 +9,7 @@ import pytest
 from ragweir.errors import LocalServerError
 from ragweir.streams.analysis.slo import alert_rules as slo_rules
 from ragweir.streams.analysis.slo import burns
-from ragweir.streams.playground.demo.webhook import webhook
+from ragweir.streams.playground.demo.alerting import webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.runtime.serving.health import Health, serve
 from ragweir.streams.runtime.serving.instruments import KnownLabels

@@ -19,7 +19,7 @@ from conftest import SharedBroker, create_topic, produce, read_to_end
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import jars, sums
-from ragweir.streams.playground.local.class_archive import ClassArchive
+from ragweir.streams.playground.local.jars import ClassArchive
 from ragweir.streams.playground.local.java import find_java, own_classes
 from ragweir.streams.playground.local.kafka import KAFKA_VERSION, local_kafka
 from ragweir.streams.playground.local.node import Node, free_port

@@ -10,8 +10,7 @@ from conftest import SharedBroker, create_topic, produce
 
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed
-from ragweir.streams.analysis.checks.events import objectives
-from ragweir.streams.analysis.checks.objectives import evaluations, uncounted
+from ragweir.streams.analysis.checks.events import evaluations, objectives, uncounted
 from ragweir.streams.runtime.records import Record
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
 

@@ -15,34 +15,9 @@ CONCEPTS = frozenset(
     (
         *("agent", "instruments", "from_settings", "parts", "service", "services"),  # of each service
         *("client", "decoder", "server", "ledger", "overlap"),  # of Kafka, registry, judge; of each format; ...
-        *(
-            "blame",
-            "compare",
-            "console",
-            "demo",
-            "explain",
-            "publish",
-            "registry_records",
-            "routing",
-            "runs",
-            "story",
-            "texts",
-        ),
-        *(
-            "blame",
-            "dead_letter",
-            "events",
-            "feedback",
-            "judge",
-            "kafka",
-            "labels",
-            "objectives",
-            "registry",
-            "telemetry",
-            "topics",
-            "traces",
-        ),
-        "windows",
+        *("blame", "compare", "console", "demo", "explain", "publish", "registry_records", "routing", "runs", "story"),
+        *("texts", "dead_letter", "events", "feedback", "judge", "kafka", "labels", "registry", "telemetry", "topics"),
+        *("traces", "windows"),
     )
 )
 """Names of modules that stand in several rooms, each for one concept: its settings, its records, its service, its

@@ -17,7 +17,6 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.export import RECORDS
 from ragweir.schemas.interaction import Context, Interaction
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.analysis.slo import shipped as alerts
 from ragweir.streams.commands import app
 from ragweir.streams.services.export.anchor_series import FAMILIES as ANCHOR_SERIES
 from ragweir.streams.services.export.exposition import _HEADS as WINDOW_SERIES
@@ -25,7 +24,7 @@ from ragweir.streams.services.export.shift_series import FAMILIES as SHIFT_SERIE
 from ragweir.streams.services.instruments import TABLE, owners
 from ragweir.streams.settings import RoutingSettings, Settings, SettingsGroup
 from tools import reference
-from tools.reference import acls
+from tools.reference import acls, single_tables
 from tools.reference.markdown import plain as plain_text
 from tools.reference.markdown import table
 from tools.reference.metrics import source_link
@@ -90,7 +89,7 @@ CODE: dict[str, Callable[[], Rows]] = {
         (name, field_docstrings(model).get(name, "")) for model in models() for name in model.model_fields
     ],
     "commands": commands,
-    "alerts": lambda: [(name, text) for name, _, text, _ in alerts.rows()],
+    "alerts": lambda: [(name, text) for name, _, text, _ in single_tables.alert_rows()],
 }
 """By page, the rows of its tables as the code has them."""
 MEANING = {"metrics": 1, "settings": -1, "telemetry": -1, "topics": -1, "records": -1, "commands": -1, "alerts": -2}

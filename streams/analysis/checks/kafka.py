@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import ConfigurationError, PermanentError, Unreachable
-from ragweir.streams.analysis.checks.bootstrap import dead_addresses
+from ragweir.streams.analysis.checks.bootstrap import dead_addresses, tls_ports
 from ragweir.streams.analysis.checks.context import (
     TIMEOUT_SECONDS,
     CheckContext,
@@ -15,7 +15,6 @@ from ragweir.streams.analysis.checks.context import (
     not_permitted,
 )
 from ragweir.streams.analysis.checks.durability import Unread, described, unread, verdict
-from ragweir.streams.analysis.checks.tls_probe import tls_ports
 from ragweir.streams.runtime.kafka.client import (
     Connection,
     Identity,

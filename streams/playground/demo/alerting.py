@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ from ragweir.streams.playground.demo.sample_traffic import Encode, PacedPublishe
 from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.playground.demo.scrape import Means, means
 from ragweir.streams.playground.demo.services import targets
-from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
+from ragweir.streams.playground.serving import Reply, Request, serving
 from ragweir.streams.runtime.kafka.blocking_publisher import BlockingPublisher
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.text.terminal import Terminal
@@ -39,6 +40,40 @@ _RATE = 20
 """Answers a second."""
 _SCRAPE_SECONDS = 0.5
 _STYLES = {"injected": "bold yellow", "FIRES": "bold red", "RESOLVED": "bold green"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedAlert:
+    """One alert of one post."""
+
+    at: float
+    """The time of the post, on the monotonic clock."""
+    alert: str
+    slo: str
+    severity: str
+    status: str
+    """`firing` or `resolved`."""
+    description: str
+    console_url: str | None = None
+    """The link to its bad answers; None without a console."""
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
+    """Listen for the length of a `with` block, which gets the URL to post to, and a list that grows with each alert."""
+    received: list[ReceivedAlert] = []
+
+    def receive(request: Request) -> Reply:
+        now = machine.monotonic()
+        for alert in json.loads(request.body)["alerts"]:
+            labels = alert["labels"]
+            named = labels["alertname"], labels["slo"], labels["severity"]
+            texts = alert["annotations"]
+            received.append(ReceivedAlert(now, *named, alert["status"], texts["description"], texts.get("console_url")))
+        return Reply(200, b"{}")
+
+    with serving(receive) as server:
+        yield f"{server.url}/", received
 
 
 @dataclass(frozen=True, slots=True)
