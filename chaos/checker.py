@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from chaos import money
+from chaos.document_rows import DocumentRowChecker
 from chaos.events import POISON
 from chaos.feedback_checker import GROWING, FeedbackChecker
 from chaos.feedback_checker import TOPICS as FEEDBACK_TOPICS
@@ -42,7 +43,7 @@ class Checker:
 
     The judge's budget is per day and in millionths of a dollar; None for no limit. With `rows`, the events to judge are
     those that the rows of `control` select. `bill` returns what the endpoint charges in the end, by day. With
-    `feedback`, its topics are read, too, and the results of anchors.
+    `feedback`, its topics are read, too, and the results of anchors; with `documents`, the rows of that topic.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Checker:
         rows: RowChecker | None = None,
         bill: Callable[[], Mapping[str, int]] = dict,
         feedback: FeedbackChecker | None = None,
+        *,
+        documents: bool = False,
     ) -> None:
         self._bootstrap, self._prefix = bootstrap, prefix
         self._services, self._budget, self.rows, self.feedback = services, budget, rows, feedback
@@ -66,6 +69,7 @@ class Checker:
         self._dead = Tally(of("dead letters"), ordered=True)
         self._requested = Tally(of("requests to judge"), ordered=True)
         self._judged = Tally(of("judged evaluations"), ordered=False)
+        self._documents = DocumentRowChecker(self.findings, oracle, f"{prefix}interactions") if documents else None
         self._dead_letters: dict[Source, bytes | None] = {}
         self.statuses: Counter[str] = Counter()
         self._windows = WindowTally()
@@ -91,6 +95,7 @@ class Checker:
             "windows": self._windows.read,
             "interactions": self._read_interaction,
             **({"control": self._read_row} if rows is not None else {}),
+            **({"documents": self._documents.read} if self._documents is not None else {}),
             **({name: partial(feedback.take, name) for name in FEEDBACK_TOPICS} if feedback is not None else {}),
         }
         self._ends: Ends = {}
@@ -186,21 +191,22 @@ class Checker:
             oracle.read == records
             and self._scored.distinct >= oracle.evaluated
             and self._dead.distinct >= oracle.dead_letters
-            and ("judge" not in self._services or self._judged.distinct + len(self._waiting()) >= self._selected)
+            and self._judged.distinct >= (judged := self._to_be_judged())
             and ("aggregate" not in self._services or self._windows.events >= oracle.evaluated)
             and (self.feedback is None or self.feedback.complete())
+            and (self._documents is None or self._documents.complete(oracle.evaluated, judged))
         )
 
-    @property
-    def _selected(self) -> int:
-        return self.oracle.selected if self.rows is None else len(self.rows.selected)
+    def _to_be_judged(self) -> int:
+        selected = self.oracle.selected if self.rows is None else len(self.rows.selected)
+        return selected - len(self._waiting()) if "judge" in self._services else 0
 
     @property
     def progress(self) -> tuple[int, ...]:
         """A value that changes whenever there is new output."""
         tallies = (self._scored, self._dead, self._requested, self._judged)
-        more = self.feedback.progress if self.feedback is not None else 0
-        return (*(each.distinct for each in tallies), self._windows.events, len(self._deferred), more)
+        more = [each.progress for each in (self.feedback, self._documents) if each is not None]
+        return (*(each.distinct for each in tallies), self._windows.events, len(self._deferred), *more)
 
     def _waiting(self) -> set[Source]:
         """Return the requests that wait for the budget of another day."""
@@ -303,6 +309,8 @@ class Checker:
             self.rows.evaluation(source, evaluation, message.timestamp()[1])
         if self.feedback is not None:
             self.feedback.evaluation(evaluation, message.timestamp()[1])
+        if self._documents is not None:
+            self._documents.evaluation(source, evaluation)
         (self._scored if scored else self._judged).add(source, message.partition() or 0, number)
         for suite in () if scored else evaluation["decision"]["suites"]:
             if suite["status"] != "not_selected":
@@ -352,6 +360,8 @@ class Checker:
         oracle, logs = self.oracle, list(self.oracle.logs)
         self._scored.compare(partial(oracle.expect, EVALUATED), logs)
         self._dead.compare(partial(oracle.expect, DEAD_LETTER), logs)
+        if self._documents is not None:
+            self._documents.compare()
         if "judge" in self._services:
             self._compare_judged(logs)
         for (log, offset), value in self._dead_letters.items():
@@ -376,6 +386,8 @@ class Checker:
                 oracle.logs[log].selected[offset] = 1
         self._requested.compare(oracle.expect_judged, logs)
         self._judged.compare(partial(oracle.expect_judged, deferred=waiting), logs)
+        if self._documents is not None:
+            self._documents.compare_judged(waiting)
         if self._budget is not None:
             found = self.findings.of("bill, of a day's budget")
             money.compare(found, self.bill, self.ledger.days(), self._budget)

@@ -17,6 +17,7 @@ from chaos import money
 from chaos.broker import Cluster
 from chaos.checker import Checker
 from chaos.control import PLANNERS, QUICK_ROWS, RISK, ROUTING, SHORT_TRANSACTIONS, Control
+from chaos.document_rows import ROWS
 from chaos.events import Generator
 from chaos.feedback import FEEDBACK, FeedbackFaults, feedback_settings
 from chaos.feedback_checker import FeedbackChecker
@@ -168,6 +169,7 @@ def _over_interactions(
         RowChecker(begin_ms) if options.rows else None,
         lambda: money.bills(judge.calls()["calls"]),
         FeedbackChecker(lambda: sender.total) if options.feedback else None,
+        documents=not options.soak,
     )
     workload = Workload(brokers.direct, f"{prefix}interactions", generator, checker, partial(create_topics, admin))
     store = folder / "answers"
@@ -192,7 +194,7 @@ def _over_interactions(
             "windows__commit_ms": 300 if options.quick else 1_000,
             "input__duplicate_horizon": options.horizon,
             "judge__slots": options.workers.get("judge", 1),
-            **(SETTINGS if options.soak else _LONG_TRANSACTIONS),
+            **(SETTINGS if options.soak else {**_LONG_TRANSACTIONS, **ROWS}),
             **(feedback_settings(store, folder / "anchors.jsonl") if options.feedback else {}),
         },
         client={

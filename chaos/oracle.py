@@ -82,6 +82,10 @@ class Oracle:
         """Return the index of the log of a partition of the newest topic."""
         return (len(self.first_numbers) - 1) * _MAX_PARTITIONS + partition
 
+    def logs_of(self, partition: int) -> list[int]:
+        """Return the indexes of the logs of a partition, that of the newest topic first."""
+        return [number * _MAX_PARTITIONS + partition for number in reversed(range(len(self.first_numbers)))]
+
     def record(self, partition: int, offset: int, value: bytes | None, *, poison: bool) -> None:
         """Receive a record.
 
