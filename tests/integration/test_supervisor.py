@@ -107,15 +107,6 @@ def failing(service: str, reason: str) -> Command:
     return Command(service, 0, [sys.executable, "-c", FAILS, reason])
 
 
-def asked(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
 def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is started once; /readyz, /metrics and the log, again and again, name it; the end has status 1."""
     monkeypatch.setattr(supervisor, "_REMIND_SECONDS", 0.5)
@@ -129,7 +120,7 @@ def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytes
         if len(down) < 5 and time.monotonic() < end:
             return False
         (base,) = {line["targets"].removesuffix("/targets") for line in logs if line["event"] == "supervising"}
-        shown.update({path: asked(base + path) for path in ("/readyz", "/metrics", "/healthz")})
+        shown.update({path: ask(base, path) for path in ("/readyz", "/metrics", "/healthz")})
         return True
 
     with structlog.testing.capture_logs() as logs:
@@ -169,7 +160,7 @@ def test_a_supervisor_whose_workers_run_is_ready() -> None:
 
     def stopped() -> bool:
         (base,) = {line["targets"].removesuffix("/targets") for line in logs}
-        shown.append(asked(f"{base}/readyz"))
+        shown.append(ask(base, "/readyz"))
         return len(shown) == 3
 
     with structlog.testing.capture_logs() as logs:

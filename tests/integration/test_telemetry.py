@@ -9,8 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +20,7 @@ from conftest import SharedBroker, create_topic, produce, read_to_end
 from poison import GOOD, POISON, event
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from services import ask
 
 from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -241,42 +241,27 @@ def test_measurements_are_added_set_removed_and_observed() -> None:
     assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) is None
 
 
-@contextmanager
-def serving(health: Health, registry: CollectorRegistry) -> Iterator[Callable[[str], tuple[int, str]]]:
-    """The server for the length of a block; gives a function that asks it."""
-    with serve(registry, health, "127.0.0.1", 0) as port:
-
-        def ask(path: str) -> tuple[int, str]:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
-                    return response.status, response.read().decode()
-            except urllib.error.HTTPError as error:
-                with error:
-                    return error.code, error.read().decode()
-
-        yield ask
-
-
 def test_the_paths_tell_the_truth() -> None:
     """/metrics is Prometheus text, /readyz says why not, /healthz whether the loop comes round."""
     health, telemetry = Health(), telemetry_of("evaluate", 3)
-    with serving(health, telemetry.registry) as ask:
-        status, text = ask("/metrics")
+    with serve(telemetry.registry, health, "127.0.0.1", 0) as port:
+        asked = partial(ask, f"http://127.0.0.1:{port}")
+        status, text = asked("/metrics")
         families = {family.name: family for family in text_string_to_metric_families(text)}
         assert status == 200
         own = {line.name.removesuffix("_total") for line in BY_SERVICE["evaluate"]}
         assert own == {name for name in families if not name.endswith("_created")}
         (info,) = families["ragweir_build_info"].samples
         assert (info.value, info.labels["service"], info.labels["slot"]) == (1, "evaluate", "3")
-        assert ask("/readyz") == (503, "starting\n")
+        assert asked("/readyz") == (503, "starting\n")
         health.not_ready = ""
-        assert ask("/readyz") == (200, "ok\n")
-        assert ask("/healthz") == (200, "ok\n")
+        assert asked("/readyz") == (200, "ok\n")
+        assert asked("/healthz") == (200, "ok\n")
         health.last_alive_s -= STALLED_SECONDS + 1
-        assert ask("/healthz") == (503, "the loop has stalled\n")
+        assert asked("/healthz") == (503, "the loop has stalled\n")
         health.alive()
-        assert ask("/healthz") == (200, "ok\n")
-        assert ask("/nothing")[0] == 404
+        assert asked("/healthz") == (200, "ok\n")
+        assert asked("/nothing")[0] == 404
 
 
 def test_a_reader_that_says_nothing_keeps_nobody_waiting() -> None:
