@@ -320,7 +320,7 @@ def example() -> Dataset:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_files_are_those_that_the_tools_have_read(name: str) -> None:
-    """Changed files are read again: `python -m tools.dataset_readers` is run with each SDK, and the test below."""
+    """Changed files are read again with each SDK, as tests/exports/README.md says, and the test below is run."""
     assert example().files("quotes")[name].decode() == (RECORDED / name).read_text(encoding="utf-8")
 
 
