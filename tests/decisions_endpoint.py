@@ -122,6 +122,78 @@ def decided(body: Mapping[str, Any], weights: Weights = highest, **used: int) ->
     return response
 
 
+# System One, as vLLM's page on structured decisions has it.
+
+_KINDS: dict[str, tuple[type, int]] = {"choice": (dict, 26), "score": (list, 10), "noul": (type(None), 0)}
+
+
+def rejected_by_vllm(body: Mapping[str, Any]) -> str:
+    """What vLLM does not take in a request; empty if it is right."""
+    fields = {"model": str, "state": str, "questions": dict, "instructions": str, "chat_template_kwargs": dict}
+    if wrong := sorted(name for name, each in body.items() if type(each) is not fields.get(name)):
+        return wrong[0]
+    if not 1 <= len(body["questions"]) <= 64:
+        return "questions: 1 to 64"
+    for name, question in body["questions"].items():
+        kind, most = _KINDS.get(question.get("type"), (object, 0))
+        if not name or question.keys() != {"type", "instructions", "criteria"} or not question["instructions"]:
+            return name
+        criteria = question["criteria"]
+        if type(criteria) is not kind or (most and not 2 <= len(criteria) <= most):
+            return f"{name}.criteria"
+    return ""
+
+
+def systemone(
+    body: Mapping[str, Any], weights: Weights = highest, mass: float = 0.9, taken: int = 900
+) -> dict[str, Any]:
+    """A response of vLLM."""
+    answers: dict[str, Any] = {}
+    for name, question in body["questions"].items():
+        criteria, kind = question["criteria"], question["type"]
+        labels = ["true", "false"] if criteria is None else list(criteria)
+        chances = weights({"name": name, "type": kind}, labels)
+        answers[name] = {"type": kind, "confidence": max(chances) * mass}
+        if kind == "noul":
+            answers[name] |= {"noul": chances[0], "probabilities": {"yes": chances[0], "no": chances[1]}}
+        elif kind == "choice":
+            pairs = dict(zip(labels, chances, strict=True))
+            answers[name] |= {"choice": max(pairs, key=pairs.__getitem__), "probabilities": pairs}
+        else:
+            numbered = {str(number): chance for number, chance in enumerate(chances)}
+            expected = sum(number * chance for number, chance in enumerate(chances))
+            legend = {str(number): label for number, label in enumerate(labels)}
+            answers[name] |= {"score": expected, "legend": legend, "probabilities": numbered}
+    return {
+        "id": "decision-1",
+        "object": "structured_decision",
+        "model": "Qwen/Qwen3-8B",
+        "answers": answers,
+        "usage": {"input_tokens": taken, "output_tokens": len(answers)},
+        "diagnostics": {name: {"label_mass": mass, "argmax_is_label": True} for name in answers},
+    }
+
+
+@dataclass
+class SystemOneScript:
+    """The script of a vLLM."""
+
+    weights: Weights = highest
+    mass: float = 0.9
+    change: Callable[[dict[str, Any]], Any] = lambda response: response
+    """Makes another response of the right one."""
+    texts: dict[str, Any] = field(default_factory=dict)
+    """Answers of the chat model, by the name of the schema."""
+
+    def __call__(self, asked: AskedCall) -> Reply:
+        if asked.path != "/v1/systemone":
+            name = asked.body["response_format"]["json_schema"]["name"]
+            return completion(asked, json.dumps(self.texts[name] | {"check": "CHECK"}))
+        if wrong := rejected_by_vllm(asked.body):
+            return error(400, f"Invalid value: {wrong}", param=wrong)
+        return Reply(said=self.change(systemone(asked.body, self.weights, self.mass)))
+
+
 @dataclass
 class DecisionsScript:
     """The script of an endpoint that has decisions and chat completions."""

@@ -21,8 +21,6 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-MOST_QUESTIONS = 400
-"""Maximum number of questions of one call."""
 LIKELY = 0.5
 """The least probability of a statement that counts as true."""
 

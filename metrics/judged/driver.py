@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from ragweir.metrics.judged import answer_parsing
-from ragweir.metrics.judged.deciding import MOST_QUESTIONS, Deciding, DecisionQuestion, Distribution, Probabilities
+from ragweir.metrics.judged.deciding import Deciding, DecisionQuestion, Distribution, Probabilities
 from ragweir.metrics.judged.framing import DECISION_RULES, RULES, Framed, frame, frame_decisions
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null
@@ -146,8 +146,8 @@ def _converse(
             result.probabilities |= probabilities
             return result, unanswered
         if isinstance(request, Ask):
-            form = request.deciding if suite.decides else None
-            if form and len(form.questions) <= MOST_QUESTIONS:
+            form = request.deciding
+            if form and len(form.questions) <= suite.decides:
                 reply, found = yield from _decide(request, form, suite, draw)
                 probabilities |= found
             else:

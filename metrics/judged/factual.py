@@ -112,4 +112,4 @@ METRICS = (
     Metric(factual_accuracy_grade, "factual", "category", "neither", _NEEDS, _SOURCE, "llm", labels=_LABELS),
 )
 
-FACTUAL = Suite("factual", "2", METRICS, converse, asks=1, needs=_NEEDS)
+FACTUAL = Suite("factual", "2", METRICS, converse, asks=1, needs=_NEEDS, parts=3)

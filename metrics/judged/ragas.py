@@ -42,6 +42,9 @@ DIRECT = "direct_assessment"
 """Flag of an answer relevance that the judge gave directly, without questions or embeddings."""
 
 QUESTIONS = 3
+MOST_VERDICTS = 64
+"""Maximum number of verdicts of one step: of claims and statements there are fewer, and of contexts no more by
+default."""
 WEIGHTS = (0.30, 0.20, 0.20, 0.30)
 """Weights of faithfulness, context precision, context recall and answer relevance in the score."""
 
@@ -359,4 +362,4 @@ METRICS = (
 
 def ragas(weights: Sequence[float] = WEIGHTS) -> Suite:
     """Return the suite with the weights of faithfulness, context precision, context recall and answer relevance."""
-    return Suite("ragas", "2", METRICS, partial(converse, weights=weights), asks=7)
+    return Suite("ragas", "2", METRICS, partial(converse, weights=weights), asks=7, parts=MOST_VERDICTS)

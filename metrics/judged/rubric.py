@@ -171,4 +171,4 @@ METRICS = (
 )
 _NAMES = tuple(metric.name for metric in METRICS)
 
-RUBRIC = Suite("rubric", "2", METRICS, converse, asks=1)
+RUBRIC = Suite("rubric", "2", METRICS, converse, asks=1, parts=4)

@@ -134,8 +134,10 @@ class Suite:
     """Maximum number of questions of one conversation, without repairs."""
     needs: tuple[str, ...] = ()
     """The fields of the case without which every metric is null."""
-    decides: bool = False
-    """True if questions that have a form for decision models are asked in it."""
+    parts: int = 1
+    """Maximum number of questions of one step for a decision model."""
+    decides: int = 0
+    """Maximum number of questions that a decision model takes in one call; 0 to ask a chat model alone."""
 
     @property
     def reads(self) -> frozenset[str]:

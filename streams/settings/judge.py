@@ -26,6 +26,7 @@ _OWN_FIELDS = {
     "stream": "the judge, which reads whole answers",
 }
 """Fields of a chat completion that `judge.extra_body` may not have, and what sets them."""
+_MOST_QUESTIONS = {"openai": 400, "systemone": 64}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
@@ -112,8 +113,9 @@ class JudgeSettings(SettingsGroup):
     """Protocol of the judge's questions: "chat" asks for chat completions; "decisions" asks a decision model, which
     answers with probabilities, and asks for chat completions where the answer is a text, such as a list of claims. The
     likeliest option takes the place of a reason."""
-    dialect: Literal["openai"] = "openai"
-    """Form of the calls to a decision model: "openai" is that of OpenAI's path `/decisions`."""
+    dialect: Literal["openai", "systemone"] = "openai"
+    """Form of the calls to a decision model: "openai" is that of OpenAI's path `/decisions`, "systemone" that of
+    vLLM's path `/systemone`."""
     model: str = "gpt-4o-mini"
     """Name of the model that judges."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0
@@ -241,9 +243,14 @@ class JudgeSettings(SettingsGroup):
         return body
 
     @property
-    def decides(self) -> bool:
-        """True if the judge asks a decision model."""
-        return self.protocol == "decisions"
+    def decides(self) -> int:
+        """Maximum number of questions in one call of a decision model; 0 if none is asked."""
+        return _MOST_QUESTIONS[self.dialect] if self.protocol == "decisions" else 0
+
+    @property
+    def reads_apart(self) -> bool:
+        """True if the input is read, and counted, once for each question to a decision model."""
+        return self.protocol == "decisions" and self.dialect == "systemone"
 
     def changed(self, *names: str) -> dict[str, Any]:
         """Return those of some settings that do not have their defaults.

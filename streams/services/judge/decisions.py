@@ -1,7 +1,7 @@
 """The protocols of decision models, without I/O: questions with given options in, their probabilities out.
 
 A response has an answer to each question, whose probabilities are numbers from 0 to 1 and in sum 1; anything else is no
-answer. A question that the model declines to answer makes the metrics of its call null.
+answer. A question that the model declines to answer, or answers with no option, makes the metrics of its call null.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ _SLACK = 0.01
 """The most by which the sum of probabilities may differ from 1; endpoints round them."""
 
 
-class _Declined(Exception):
-    """The model declined to answer a question."""
+_LEAST_MASS = 0.5
+"""The least probability of all options together, where an endpoint tells it; below it, they were not its answer."""
+
+
+class _Unanswered(Exception):
+    """The model did not answer a question. The message is fixed words."""
 
 
 def decisions(call: DecisionCall, settings: JudgeSettings) -> EndpointRequest:
@@ -34,16 +38,17 @@ def decisions(call: DecisionCall, settings: JudgeSettings) -> EndpointRequest:
 
     def read(data: Any) -> DecisionReply | Null:
         try:
-            return DecisionReply(tuple(answers(data["answers"], call.questions)))
-        except _Declined:
-            return Null("the judge declined to answer")
+            return DecisionReply(tuple(answers(data, call.questions)))
+        except _Unanswered as error:
+            return Null(str(error))
 
     def written(_: ResponseFormat) -> dict[str, Any]:
         return {"model": settings.model, **body(call)}
 
     texts = [text for each in call.questions for text in (each.instructions, *_texts(each))]
-    most_input = most_tokens(call.framed.system, call.framed.user, *texts)
-    most_input += _MESSAGE_TOKENS + _QUESTION_TOKENS * len(call.questions)
+    reads = len(call.questions) if settings.reads_apart else 1
+    most_input = reads * (most_tokens(call.framed.system, call.framed.user) + _MESSAGE_TOKENS)
+    most_input += most_tokens(*texts) + _QUESTION_TOKENS * len(call.questions)
     return EndpointRequest(
         settings.model,
         path,
@@ -98,21 +103,21 @@ def _openai_question(question: DecisionQuestion) -> dict[str, Any]:
     return {**asked, options: [{label: each.label, "description": each.description} for each in question.options]}
 
 
-def _openai_answers(found: Any, questions: Sequence[DecisionQuestion]) -> list[Probabilities]:
+def _openai_answers(data: Any, questions: Sequence[DecisionQuestion]) -> list[Probabilities]:
+    found = data["answers"]
     if not isinstance(found, list):
         raise TypeError("not a list of answers")
     for answer, question in zip(found, questions, strict=True):
         if answer["type"] not in (question.kind, "refusal") or answer.get("name") != question.name:
             raise ValueError("an answer to another question")
     if any(answer["type"] == "refusal" for answer in found):
-        raise _Declined
+        raise _Unanswered("the judge declined to answer")
     return [_openai_probabilities(answer, question) for answer, question in zip(found, questions, strict=True)]
 
 
 def _openai_probabilities(answer: Mapping[str, Any], question: DecisionQuestion) -> Probabilities:
     if question.kind == "predicate":
-        likely = answer["probability"]
-        return probabilities_of([likely, 1 - likely])
+        return probabilities_of([answer["probability"], 1 - answer["probability"]])
     label = "value" if question.kind == "choice" else "label"
     given = {each[label]: each["probability"] for each in answer["probabilities"]}
     labels = [option.label for option in question.options]
@@ -121,10 +126,57 @@ def _openai_probabilities(answer: Mapping[str, Any], question: DecisionQuestion)
     return probabilities_of([given[each] for each in labels])
 
 
+# System One's, as vLLM documents it under "Structured Decisions". Levels have no description but their names.
+
+
+def _systemone_body(call: DecisionCall) -> dict[str, Any]:
+    questions = {each.name: _systemone_question(each) for each in call.questions}
+    return {"state": call.framed.user, "instructions": call.framed.system, "questions": questions}
+
+
+def _systemone_question(question: DecisionQuestion) -> dict[str, Any]:
+    kind = _SYSTEMONE_KINDS[question.kind]
+    criteria: Any = None
+    if kind == "choice":
+        criteria = {each.label: each.description for each in question.options}
+    elif kind == "score":
+        criteria = [f"{each.label}: {each.description}" for each in question.options]
+    return {"type": kind, "instructions": question.instructions, "criteria": criteria}
+
+
+def _systemone_answers(data: Any, questions: Sequence[DecisionQuestion]) -> list[Probabilities]:
+    found, diagnostics = data["answers"], data.get("diagnostics") or {}
+    if found.keys() != {each.name for each in questions}:
+        raise ValueError("not one answer to each question")
+    masses = [each["label_mass"] for each in diagnostics.values()]
+    if any(type(each) not in (int, float) for each in masses):
+        raise TypeError("a sum of probabilities is no number")
+    probabilities = [_systemone_probabilities(found[each.name], each) for each in questions]
+    if any(each < _LEAST_MASS for each in masses):
+        raise _Unanswered("the judge's likeliest answer was none of the options")
+    return probabilities
+
+
+def _systemone_probabilities(answer: Mapping[str, Any], question: DecisionQuestion) -> Probabilities:
+    if answer["type"] != _SYSTEMONE_KINDS[question.kind]:
+        raise ValueError("an answer to another question")
+    if question.kind == "predicate":
+        return probabilities_of([answer["noul"], 1 - answer["noul"]])
+    is_choice = question.kind == "choice"
+    labels = [option.label if is_choice else str(index) for index, option in enumerate(question.options)]
+    if answer["probabilities"].keys() != {*labels}:
+        raise ValueError("not one probability of each option")
+    return probabilities_of([answer["probabilities"][each] for each in labels])
+
+
+_SYSTEMONE_KINDS = {"predicate": "noul", "choice": "choice", "score": "score"}
 _DIALECTS: Mapping[
     str,
     tuple[
         str, Callable[[DecisionCall], dict[str, Any]], Callable[[Any, Sequence[DecisionQuestion]], list[Probabilities]]
     ],
-] = {"openai": ("/decisions", _openai_body, _openai_answers)}
+] = {
+    "openai": ("/decisions", _openai_body, _openai_answers),
+    "systemone": ("/systemone", _systemone_body, _systemone_answers),
+}
 """By dialect: the path, the body but for the model, and the reader of the answers."""

@@ -165,14 +165,17 @@ def allowance(settings: JudgeSettings, case: Case, suites: Sequence[Suite]) -> i
     """Return the most that a job may cost: per question the price of the whole event, the frame and the longest answer.
 
     No question of a suite holds more than the event's texts and an earlier answer, and none embeds more. A repair is
-    made only within this amount.
+    made only within this amount. Where a decision model reads the texts once for each part of a question, it is so
+    many questions.
     """
     price, max_output_tokens = price_of(settings, settings.model), settings.max_output_tokens
     texts = (case.query, case.response, *(case.contexts or ()), *(case.expected or ()))
     asks = sum(suite.asks for suite in suites)
+    most_parts = max((suite.parts for suite in suites), default=1) if settings.reads_apart else 1
+    reads = sum(suite.asks * suite.parts for suite in suites) if settings.reads_apart else asks
     own = most_tokens(*texts)
     question = own + FRAME_BYTES + MARKS_BYTES * len(texts)
     answers_before = max(0, asks - 1) * _BYTES_PER_TOKEN * max_output_tokens
     embedded = len(suites) * (own + _BYTES_PER_TOKEN * max_output_tokens)
-    chat = most_cost(price, asks * question + answers_before, asks * max_output_tokens)
+    chat = most_cost(price, reads * question + most_parts * answers_before, asks * max_output_tokens)
     return chat + cost(price_of(settings, settings.embedding_model), embedded, 0)

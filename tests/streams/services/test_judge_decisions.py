@@ -10,14 +10,14 @@ from typing import Any
 
 import openai
 import pytest
-from decisions_endpoint import DecisionsScript, decided, highest, likeliest, rejected
+from decisions_endpoint import DecisionsScript, SystemOneScript, decided, highest, likeliest, rejected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_endpoint import DAY, PLENTY, PRICE, Endpoint, Reply, calls, judged_score, one, pool
 from scripted_judge import NOON
 from services import until
 
-from ragweir.metrics.judged.deciding import MOST_QUESTIONS, expected, percentages
+from ragweir.metrics.judged.deciding import expected, percentages
 from ragweir.metrics.judged.driver import ChatCall, Completion, DecisionCall, DecisionReply, JudgeCall, judge
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.judged.suites import suites
@@ -34,7 +34,8 @@ from ragweir.streams.services.judge.pricing import allowance, cost, most_cost
 from ragweir.streams.services.judge.probe import probe
 from ragweir.streams.settings import JudgeSettings
 
-SUITES = suites(decides=True)
+OPENAI, VLLM = 400, 64
+SUITES = suites(decides=OPENAI)
 CASE = Case(
     query="Which plant grows here?",
     response="Cornish heath grows here. It is pink.",
@@ -160,6 +161,69 @@ def test_the_mean_of_a_share_is_the_mean_of_its_verdicts(likely: list[float]) ->
     found = percentages(likely)
     assert math.isclose(math.fsum(found.values()), 1, abs_tol=1e-4)
     assert expected(found) == pytest.approx(100 * math.fsum(likely) / len(likely), abs=0.01)
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_vllm_gives_the_same_probabilities(name: str, endpoint: Endpoint) -> None:
+    endpoint.script = SystemOneScript(texts=TEXTS)
+    with pool(endpoint, dialect="systemone", **LIMITS) as live:
+        end = one(live, job(name))
+    assert end.judged
+    assert end.judged.statuses == {name: "judged"}
+    assert end.judged.probabilities == PROBABILITIES[name]
+    decided_by = [sent for sent in endpoint.asked if sent.path == "/v1/systemone"]
+    spent = [cost(PRICE, 900, len(sent.body["questions"])) for sent in decided_by]
+    assert end.usage.cost == sum(spent) + (len(endpoint.asked) - len(decided_by)) * cost(PRICE, 100, 10)
+
+
+def test_an_answer_that_is_none_of_the_options_is_null(endpoint: Endpoint) -> None:
+    """Its probabilities are of what the model would hardly have said."""
+    for mass, why in ((0.5, None), (0.49, "the judge's likeliest answer was none of the options")):
+        endpoint.script = SystemOneScript(mass=mass)
+        with pool(endpoint, dialect="systemone", **LIMITS) as live:
+            end = one(live, job("rubric"))
+        assert end.judged
+        assert end.judged.reasons.get("judge_relevance") == why
+        assert end.usage.cost == cost(PRICE, 900, 4)
+
+
+def _of_vllm(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], Any]:
+    return lambda response: response | {"answers": change(response["answers"])}
+
+
+def _relevance(**fields: Any) -> Callable[[dict[str, Any]], Any]:
+    return _of_vllm(lambda answers: answers | {"relevance": answers["relevance"] | fields})
+
+
+HOSTILE_VLLM: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no answers": _of_vllm(lambda _: {}),
+    "an answer too few": _of_vllm(lambda answers: {name: answers[name] for name in [*answers][1:]}),
+    "an answer too many": _of_vllm(lambda answers: answers | {"other": answers["relevance"]}),
+    "a list": _of_vllm(lambda answers: [*answers.values()]),  # type: ignore[arg-type,return-value]
+    "another kind": _relevance(type="noul", noul=0.5),
+    "no probabilities": _relevance(probabilities=None),
+    "a level too few": _relevance(probabilities={"0": 0.5, "1": 0.5}),
+    "a level too many": _relevance(probabilities={str(number): 0.2 for number in range(6)}),
+    "levels by name": _relevance(probabilities={"low": 1.0}),
+    "less than 0": _relevance(probabilities={"0": -0.5, "1": 0.5, "2": 0.5, "3": 0.5, "4": 0}),
+    "a sum above 1": _relevance(probabilities=dict.fromkeys("01234", 0.5)),
+    "true": _relevance(probabilities={**dict.fromkeys("1234", 0), "0": True}),
+    "a mass of text": lambda response: response | {"diagnostics": {"relevance": {"label_mass": "1"}}},
+    "diagnostics that are none": lambda response: response | {"diagnostics": ["label_mass"]},
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE_VLLM.values(), ids=list(HOSTILE_VLLM))
+def test_an_answer_of_vllm_that_is_none_is_booked_at_the_most(
+    change: Callable[[dict[str, Any]], Any], endpoint: Endpoint
+) -> None:
+    endpoint.script = SystemOneScript(change=change)
+    with pool(endpoint, dialect="systemone", **LIMITS) as live:
+        end = one(live, job("rubric"))
+        counts = live.drain_metrics().counts
+    assert end.judged is None
+    assert calls(counts) == {"unusable": 1}
+    assert end.usage.cost > 3 * most_cost(PRICE, len(endpoint.asked[0].body["state"]), 0)
 
 
 def test_a_class_is_the_likeliest_one(endpoint: Endpoint) -> None:
@@ -300,12 +364,15 @@ def decision(name: str, case: Case = CASE) -> DecisionCall:
     return next(call for call in asked(name, case) if isinstance(call, DecisionCall))
 
 
+@pytest.mark.parametrize("dialect", ["openai", "systemone"])
 @pytest.mark.parametrize("contexts", [(), ("Heath.",), ("Heath.",) * 64], ids=len)
 @pytest.mark.parametrize("name", [name for name, suite in SUITES.items() if suite.decides])
-def test_a_jobs_allowance_is_enough_for_each_of_its_calls(name: str, contexts: tuple[str, ...]) -> None:
+def test_a_jobs_allowance_is_enough_for_each_of_its_calls(name: str, contexts: tuple[str, ...], dialect: str) -> None:
     """The most that decisions cost, with 40 claims and 64 contexts, is within the part of one question."""
-    chosen = JudgeSettings(protocol="decisions", prices={"gpt-4o-mini": PRICE})
-    case = replace(CASE, contexts=contexts)
+    chosen = JudgeSettings.model_validate(
+        {"protocol": "decisions", "dialect": dialect, "prices": {"gpt-4o-mini": PRICE}}
+    )
+    case = replace(CASE, response="Heath. " * 900, contexts=contexts)
     share = allowance(chosen, case, [replace(SUITES[name], asks=1)])
     for call in asked(name, case):
         if isinstance(call, DecisionCall):
@@ -314,7 +381,7 @@ def test_a_jobs_allowance_is_enough_for_each_of_its_calls(name: str, contexts: t
 
 
 def test_more_questions_than_a_call_may_have_are_asked_of_the_chat_model() -> None:
-    for number, kind in ((MOST_QUESTIONS, DecisionCall), (MOST_QUESTIONS + 1, ChatCall)):
+    for number, kind in ((OPENAI, DecisionCall), (OPENAI + 1, ChatCall)):
         case = replace(CASE, response="", contexts=("Heath.",) * number, expected=None)
         assert type(asked("ragas", case)[0]) is kind
 

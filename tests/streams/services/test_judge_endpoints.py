@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from commands import ROOT
-from decisions_endpoint import DecisionsScript
+from decisions_endpoint import DecisionsScript, SystemOneScript
 from scripted_endpoint import (
     BOUNDED,
     BOUNDED_ANSWER,
@@ -257,8 +257,11 @@ COSTS = {
     "llama.cpp": cost(PRICE, 100, 10, 90),
 }
 """Costs of one call, where it does not have 100 tokens in and 10 out."""
-DECISIONS = {"OpenAI, decisions": "/v1/decisions"}
-"""Rows of decision models, with the path of their questions."""
+DECISIONS: dict[str, tuple[str, Callable[[AskedCall], Reply], int]] = {
+    "OpenAI, decisions": ("/v1/decisions", DecisionsScript(), cost(PRICE, 900, 0)),
+    "vLLM, decisions": ("/v1/systemone", SystemOneScript(), cost(PRICE, 900, 1)),
+}
+"""Rows of decision models: the path of their questions, their answers and the cost of one question."""
 CONNECTIONS = {"a gateway with certificates", "behind a proxy"}
 """Rows that another file tests."""
 
@@ -333,22 +336,23 @@ def test_an_endpoint_judges_with_the_settings_of_its_row(name: str, endpoint: En
 
 @pytest.mark.parametrize("name", DECISIONS)
 def test_a_decision_model_judges_with_the_settings_of_its_row(name: str, endpoint: Endpoint) -> None:
-    decide = DecisionsScript()
+    path, decide, cost_of_one = DECISIONS[name]
 
     def demands(asked: AskedCall) -> Reply:
-        bearer(asked)
-        require(asked.path == DECISIONS[name], error(404))
+        if "KEY_FILE" in ROWS[name]:
+            bearer(asked)
+        require(asked.path == path, error(404))
         return decide(asked)
 
     lacking = served(endpoint, demands)
     live = LiveJudgePool(settings_of(name, endpoint), backoff_s=0.001)
     try:
-        ended = one(live, job(0, suites(decides=True)["rubric"]))
+        ended = one(live, job(0, suites(decides=64)["rubric"]))
     finally:
         live.close()
     assert not lacking, lacking
     assert judged_score(ended, "judge_relevance") == 0.75 + 0.25 * 0.85
-    assert (ended.usage.calls, ended.usage.cost) == (1, cost(PRICE, 900, 0))
+    assert (ended.usage.calls, ended.usage.cost) == (1, cost_of_one)
 
 
 @pytest.mark.parametrize("name", [name for name in ENDPOINTS if "KEY_FILE" in ROWS[name] or "MODULE" in ROWS[name]])
