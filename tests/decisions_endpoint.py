@@ -194,6 +194,49 @@ class SystemOneScript:
         return Reply(said=self.change(systemone(asked.body, self.weights, self.mass)))
 
 
+# SGLang, as its models of requests and responses have it.
+
+_SGLANG_FIELDS = {"choice": {"options"}, "score": {"levels"}, "yes_no": set[str]()}
+
+
+def rejected_by_sglang(body: Mapping[str, Any]) -> str:
+    """What SGLang does not take in a request; empty if it is right."""
+    if body.keys() != {"model", "input", "questions"} or not str(body["input"]).strip() or not body["questions"]:
+        return "a field"
+    for question in body["questions"]:
+        own = _SGLANG_FIELDS.get(question["type"])
+        if own is None or question.keys() != {"id", "type", "question"} | own or not question["question"].strip():
+            return "a field of a question"
+        options = question.get("options", question.get("levels", ["yes", "no"]))
+        names = [each["name"] if isinstance(each, dict) else each for each in options]
+        if not 2 <= len(names) <= (26 if "options" in own else 10) or len({*names}) < len(names):
+            return "options"
+    return ""
+
+
+def sglang(body: Mapping[str, Any], weights: Weights = highest, mass: float = 0.9) -> dict[str, Any]:
+    """A response of SGLang."""
+    answers: dict[str, Any] = {}
+    for question in body["questions"]:
+        kind = question["type"]
+        labels = [each["name"] for each in question.get("options", ())] or question.get("levels", ["true", "false"])
+        chances = weights(question, labels)
+        names = {"yes_no": ["yes", "no"], "choice": labels}.get(kind, [str(number) for number in range(len(labels))])
+        answers[question["id"]] = {
+            "type": kind,
+            "probabilities": dict(zip(names, chances, strict=True)),
+            "label_mass": mass,
+        }
+    used = {"prompt_tokens": 900, "total_tokens": 900, "completion_tokens": 0}
+    return {"model": body["model"], "prompt_format_version": 1, "answers": answers, "usage": used}
+
+
+def answer_of_sglang(asked: AskedCall) -> Reply:
+    """The reply of an SGLang to decisions."""
+    wrong = rejected_by_sglang(asked.body)
+    return error(400, f"Invalid value: {wrong}", param=wrong) if wrong else Reply(said=sglang(asked.body))
+
+
 @dataclass
 class DecisionsScript:
     """The script of an endpoint that has decisions and chat completions."""

@@ -26,7 +26,7 @@ _OWN_FIELDS = {
     "stream": "the judge, which reads whole answers",
 }
 """Fields of a chat completion that `judge.extra_body` may not have, and what sets them."""
-_MOST_QUESTIONS = {"openai": 400, "systemone": 64}
+_MOST_QUESTIONS = {"openai": 400, "systemone": 64, "sglang": 64}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
@@ -113,9 +113,9 @@ class JudgeSettings(SettingsGroup):
     """Protocol of the judge's questions: "chat" asks for chat completions; "decisions" asks a decision model, which
     answers with probabilities, and asks for chat completions where the answer is a text, such as a list of claims. The
     likeliest option takes the place of a reason."""
-    dialect: Literal["openai", "systemone"] = "openai"
+    dialect: Literal["openai", "systemone", "sglang"] = "openai"
     """Form of the calls to a decision model: "openai" is that of OpenAI's path `/decisions`, "systemone" that of
-    vLLM's path `/systemone`."""
+    vLLM's path `/systemone`, "sglang" that of SGLang's path `/decisions`."""
     model: str = "gpt-4o-mini"
     """Name of the model that judges."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0
@@ -250,7 +250,7 @@ class JudgeSettings(SettingsGroup):
     @property
     def reads_apart(self) -> bool:
         """True if the input is read, and counted, once for each question to a decision model."""
-        return self.protocol == "decisions" and self.dialect == "systemone"
+        return self.protocol == "decisions" and self.dialect != "openai"
 
     def changed(self, *names: str) -> dict[str, Any]:
         """Return those of some settings that do not have their defaults.

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragweir.metrics.judged.deciding import DecisionQuestion, Probabilities
 from ragweir.metrics.judged.driver import DecisionCall, DecisionReply
 from ragweir.metrics.metric import Null
 from ragweir.streams.services.judge.pricing import most_tokens
 from ragweir.streams.services.judge.protocol import MAX_RESPONSE_BYTES, EndpointRequest, ResponseFormat
-from ragweir.streams.services.judge.usage import decision_usage
+from ragweir.streams.services.judge.usage import StatedUsage, chat_usage, decision_usage
 from ragweir.streams.settings import JudgeSettings
 
 _MESSAGE_TOKENS, _QUESTION_TOKENS = 64, 32
@@ -34,16 +34,16 @@ class _Unanswered(Exception):
 
 def decisions(call: DecisionCall, settings: JudgeSettings) -> EndpointRequest:
     """Return the request for the answers of a decision model, in the dialect of the settings."""
-    path, body, answers = _DIALECTS[settings.dialect]
+    dialect = _DIALECTS[settings.dialect]
 
     def read(data: Any) -> DecisionReply | Null:
         try:
-            return DecisionReply(tuple(answers(data, call.questions)))
+            return DecisionReply(tuple(dialect.answers(data, call.questions)))
         except _Unanswered as error:
             return Null(str(error))
 
     def written(_: ResponseFormat) -> dict[str, Any]:
-        return {"model": settings.model, **body(call)}
+        return {"model": settings.model, **dialect.body(call)}
 
     texts = [text for each in call.questions for text in (each.instructions, *_texts(each))]
     reads = len(call.questions) if settings.reads_apart else 1
@@ -51,13 +51,13 @@ def decisions(call: DecisionCall, settings: JudgeSettings) -> EndpointRequest:
     most_input += most_tokens(*texts) + _QUESTION_TOKENS * len(call.questions)
     return EndpointRequest(
         settings.model,
-        path,
+        dialect.path,
         written,
         read,
         MAX_RESPONSE_BYTES,
         most_input,
         settings.max_output_tokens,
-        usage_of=decision_usage,
+        usage_of=dialect.usage_of,
     )
 
 
@@ -148,13 +148,17 @@ def _systemone_answers(data: Any, questions: Sequence[DecisionQuestion]) -> list
     found, diagnostics = data["answers"], data.get("diagnostics") or {}
     if found.keys() != {each.name for each in questions}:
         raise ValueError("not one answer to each question")
-    masses = [each["label_mass"] for each in diagnostics.values()]
+    probabilities = [_systemone_probabilities(found[each.name], each) for each in questions]
+    _check_masses([each["label_mass"] for each in diagnostics.values()])
+    return probabilities
+
+
+def _check_masses(masses: Sequence[Any]) -> None:
+    """Check the probabilities of all options together, one for each question."""
     if any(type(each) not in (int, float) for each in masses):
         raise TypeError("a sum of probabilities is no number")
-    probabilities = [_systemone_probabilities(found[each.name], each) for each in questions]
     if any(each < _LEAST_MASS for each in masses):
         raise _Unanswered("the judge's likeliest answer was none of the options")
-    return probabilities
 
 
 def _systemone_probabilities(answer: Mapping[str, Any], question: DecisionQuestion) -> Probabilities:
@@ -162,21 +166,70 @@ def _systemone_probabilities(answer: Mapping[str, Any], question: DecisionQuesti
         raise ValueError("an answer to another question")
     if question.kind == "predicate":
         return probabilities_of([answer["noul"], 1 - answer["noul"]])
-    is_choice = question.kind == "choice"
-    labels = [option.label if is_choice else str(index) for index, option in enumerate(question.options)]
-    if answer["probabilities"].keys() != {*labels}:
+    return _by_name(answer["probabilities"], question)
+
+
+def _by_name(found: Mapping[str, Any], question: DecisionQuestion) -> Probabilities:
+    """Return the probabilities of classes by their labels, of levels by their numbers, or of yes and no."""
+    names = {
+        "predicate": ["yes", "no"],
+        "choice": [option.label for option in question.options],
+        "score": [str(number) for number in range(len(question.options))],
+    }[question.kind]
+    if found.keys() != {*names}:
         raise ValueError("not one probability of each option")
-    return probabilities_of([answer["probabilities"][each] for each in labels])
+    return probabilities_of([found[each] for each in names])
 
 
 _SYSTEMONE_KINDS = {"predicate": "noul", "choice": "choice", "score": "score"}
-_DIALECTS: Mapping[
-    str,
-    tuple[
-        str, Callable[[DecisionCall], dict[str, Any]], Callable[[Any, Sequence[DecisionQuestion]], list[Probabilities]]
-    ],
-] = {
-    "openai": ("/decisions", _openai_body, _openai_answers),
-    "systemone": ("/systemone", _systemone_body, _systemone_answers),
+
+
+# SGLang's own form of /v1/decisions, which has no messages.
+
+
+def _sglang_body(call: DecisionCall) -> dict[str, Any]:
+    text = f"{call.framed.system}\n\n{call.framed.user}"
+    return {"input": text, "questions": [_sglang_question(each) for each in call.questions]}
+
+
+def _sglang_question(question: DecisionQuestion) -> dict[str, Any]:
+    asked = {"id": question.name, "type": _SGLANG_KINDS[question.kind], "question": question.instructions}
+    if question.kind == "choice":
+        return {
+            **asked,
+            "options": [{"name": each.label, "description": each.description} for each in question.options],
+        }
+    levels = [f"{each.label}: {each.description}" for each in question.options]
+    return {**asked, "levels": levels} if question.kind == "score" else asked
+
+
+def _sglang_answers(data: Any, questions: Sequence[DecisionQuestion]) -> list[Probabilities]:
+    found = data["answers"]
+    if found.keys() != {each.name for each in questions}:
+        raise ValueError("not one answer to each question")
+    if any(found[each.name]["type"] != _SGLANG_KINDS[each.kind] for each in questions):
+        raise ValueError("an answer to another question")
+    probabilities = [_by_name(found[each.name]["probabilities"], each) for each in questions]
+    _check_masses([each["label_mass"] for each in found.values()])
+    return probabilities
+
+
+_SGLANG_KINDS = {"predicate": "yes_no", "choice": "choice", "score": "score"}
+
+
+class _Dialect(NamedTuple):
+    """One form of the calls to a decision model."""
+
+    path: str
+    body: Callable[[DecisionCall], dict[str, Any]]
+    """Returns the body but for the model."""
+    answers: Callable[[Any, Sequence[DecisionQuestion]], list[Probabilities]]
+    """Reads a response."""
+    usage_of: Callable[[object], StatedUsage]
+
+
+_DIALECTS: Mapping[str, _Dialect] = {
+    "openai": _Dialect("/decisions", _openai_body, _openai_answers, decision_usage),
+    "systemone": _Dialect("/systemone", _systemone_body, _systemone_answers, decision_usage),
+    "sglang": _Dialect("/decisions", _sglang_body, _sglang_answers, chat_usage),
 }
-"""By dialect: the path, the body but for the model, and the reader of the answers."""

@@ -10,13 +10,24 @@ from typing import Any
 
 import openai
 import pytest
-from decisions_endpoint import DecisionsScript, SystemOneScript, decided, highest, likeliest, rejected
+from decisions_endpoint import (
+    DecisionsScript,
+    SystemOneScript,
+    answer_of_sglang,
+    decided,
+    highest,
+    likeliest,
+    rejected,
+    rejected_by_sglang,
+    sglang,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_endpoint import DAY, PLENTY, PRICE, Endpoint, Reply, calls, judged_score, one, pool
+from scripted_endpoint import DAY, PLENTY, PRICE, AskedCall, Endpoint, Reply, calls, judged_score, one, pool
 from scripted_judge import NOON
 from services import until
 
+from ragweir.metrics.judged.asking import decided_verdicts
 from ragweir.metrics.judged.deciding import expected, percentages
 from ragweir.metrics.judged.driver import ChatCall, Completion, DecisionCall, DecisionReply, JudgeCall, judge
 from ragweir.metrics.judged.suite import Case
@@ -32,6 +43,7 @@ from ragweir.streams.services.judge.decisions import decisions
 from ragweir.streams.services.judge.job import Job, JobResult
 from ragweir.streams.services.judge.pricing import allowance, cost, most_cost
 from ragweir.streams.services.judge.probe import probe
+from ragweir.streams.services.judge.protocol import ResponseFormat
 from ragweir.streams.settings import JudgeSettings
 
 OPENAI, VLLM = 400, 64
@@ -185,6 +197,48 @@ def test_an_answer_that_is_none_of_the_options_is_null(endpoint: Endpoint) -> No
         assert end.judged
         assert end.judged.reasons.get("judge_relevance") == why
         assert end.usage.cost == cost(PRICE, 900, 4)
+
+
+@pytest.mark.parametrize("name", ["rubric", "context_recall", "factual", "classification"])
+def test_sglang_gives_the_same_probabilities(name: str, endpoint: Endpoint) -> None:
+    endpoint.script = answer_of_sglang
+    with pool(endpoint, dialect="sglang", **LIMITS) as live:
+        end = one(live, job(name))
+    assert end.judged
+    assert end.judged.probabilities == PROBABILITIES[name]
+    assert (end.usage.cost, end.usage.flags) == (cost(PRICE, 900, 0), set())
+
+
+def test_sglang_reads_statements_as_questions_of_yes_or_no() -> None:
+    questions = tuple(decided_verdicts("", "", ["It is heath.", "It is pink."]).questions)
+    request = decisions(replace(decision("rubric"), questions=questions), JudgeSettings(dialect="sglang"))
+    body = request.body(ResponseFormat())
+    assert not rejected_by_sglang(body)
+    assert [each["type"] for each in body["questions"]] == ["yes_no", "yes_no"]
+    assert request.read(sglang(body)) == DecisionReply(((0.75, 0.25), (0.75, 0.25)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"probabilities": {"0": 1.0}},
+        {"probabilities": None},
+        {"type": "choice"},
+        {"label_mass": None},
+        {"probabilities": dict.fromkeys("01234", 0.3)},
+    ],
+)
+def test_an_answer_of_sglang_that_is_none_is_no_answer(wrong: dict[str, Any], endpoint: Endpoint) -> None:
+    def script(asked: AskedCall) -> Reply:
+        response = sglang(asked.body)
+        response["answers"]["recall"] |= wrong
+        return Reply(said=response)
+
+    endpoint.script = script
+    with pool(endpoint, dialect="sglang", **LIMITS) as live:
+        end = one(live, job("context_recall"))
+        assert calls(live.drain_metrics().counts) == {"unusable": 1}
+    assert end.judged is None
 
 
 def _of_vllm(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], Any]:
@@ -364,7 +418,7 @@ def decision(name: str, case: Case = CASE) -> DecisionCall:
     return next(call for call in asked(name, case) if isinstance(call, DecisionCall))
 
 
-@pytest.mark.parametrize("dialect", ["openai", "systemone"])
+@pytest.mark.parametrize("dialect", ["openai", "systemone", "sglang"])
 @pytest.mark.parametrize("contexts", [(), ("Heath.",), ("Heath.",) * 64], ids=len)
 @pytest.mark.parametrize("name", [name for name, suite in SUITES.items() if suite.decides])
 def test_a_jobs_allowance_is_enough_for_each_of_its_calls(name: str, contexts: tuple[str, ...], dialect: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from commands import ROOT
-from decisions_endpoint import DecisionsScript, SystemOneScript
+from decisions_endpoint import DecisionsScript, SystemOneScript, answer_of_sglang
 from scripted_endpoint import (
     BOUNDED,
     BOUNDED_ANSWER,
@@ -259,6 +259,7 @@ COSTS = {
 """Costs of one call, where it does not have 100 tokens in and 10 out."""
 DECISIONS: dict[str, tuple[str, Callable[[AskedCall], Reply], int]] = {
     "OpenAI, decisions": ("/v1/decisions", DecisionsScript(), cost(PRICE, 900, 0)),
+    "SGLang, decisions": ("/v1/decisions", answer_of_sglang, cost(PRICE, 900, 0)),
     "vLLM, decisions": ("/v1/systemone", SystemOneScript(), cost(PRICE, 900, 1)),
 }
 """Rows of decision models: the path of their questions, their answers and the cost of one question."""
