@@ -9,6 +9,7 @@ import typer
 from confluent_kafka import KafkaException
 from rich.text import Text
 
+from ragweir.errors import RagweirError
 from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.analysis.checks import (
     cause_rows,
@@ -90,7 +91,7 @@ def doctor(
     for check in (*CHECKS, *more):
         try:
             verdict, style, text = "ok   ", "green", check(context)
-        except CheckFailed as error:
+        except (CheckFailed, RagweirError) as error:
             verdict, style, text = "wrong", "red", str(error)
             if (because := _reported_by(error, told)) is not None:
                 verdict, style, text = "skip ", "dim", f"not checked because of {because}"
@@ -122,7 +123,7 @@ def _show(effective: Settings) -> None:
             out.say(Text.assemble((f"{group}{name} =", "dim"), f" {value!r}"))
 
 
-def _reported_by(error: CheckFailed, told: Mapping[str, str]) -> str | None:
+def _reported_by(error: Exception, told: Mapping[str, str]) -> str | None:
     """Return the check that has reported a mistake; None for a new one. `told` has the checks by their messages."""
     if isinstance(error, CheckSkipped) and error.because in told.values():
         return error.because

@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from confluent_kafka import KafkaException
 
-from ragweir.errors import PermanentError, Unreachable
 from ragweir.metrics.criterion import Criterion
 from ragweir.streams.analysis.blame.rows_line import read_rows
-from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckWarning
+from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
 from ragweir.streams.runtime.kafka.reader import offset_range, read
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.runtime.records import Record
@@ -37,8 +36,6 @@ def causes(context: CheckContext) -> str:
         records = list(read(settings, offset_range(settings, topic).newest(_NEWEST)))
     except KafkaException as error:
         raise CheckWarning(f"not checked: Kafka lets this user not read {topic}: {error.args[0].str()}") from None
-    except (PermanentError, Unreachable) as error:
-        raise CheckFailed(str(error)) from None
     return summary(records, wanted, topic, machine.now())
 
 

@@ -19,7 +19,7 @@ _COORDINATOR_S = 10.0
 
 
 class CheckFailed(Exception):
-    """Something is wrong; the message says what, and how to fix it."""
+    """Something is wrong; the message says what, and how to fix it. A `RagweirError` of a check means the same."""
 
 
 class CheckSkipped(CheckFailed):

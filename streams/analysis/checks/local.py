@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.analysis.checks.ports import ports, supervisors
 from ragweir.streams.runtime.kernel_choice import kernel_choice
@@ -19,19 +18,13 @@ _LIBRARIES = ("plugin.library.paths", "ssl.engine.location", "ssl.providers")
 
 def configuration(context: CheckContext) -> str:
     """Check that the catalogue, the packs and the map can be loaded."""
-    try:
-        config = evaluate_config(context.settings, context.settings.input_topic)
-    except ConfigurationError as error:
-        raise CheckFailed(str(error)) from None
+    config = evaluate_config(context.settings, context.settings.input_topic)
     return f"{len(config.catalogue.free)} metrics are on"
 
 
 def kernel(context: CheckContext) -> str:
     """Check that the kernel can be used, if it has to be, and name what counts texts."""
-    try:
-        return kernel_choice(context.settings.kernel).sentence
-    except ConfigurationError as error:
-        raise CheckFailed(str(error)) from None
+    return kernel_choice(context.settings.kernel).sentence
 
 
 def secrets(context: CheckContext) -> str:
@@ -70,10 +63,7 @@ def supervision(context: CheckContext) -> str:
     """Check that all workers of each supervisor on this machine run."""
     if not context.settings.telemetry.port:
         return "not checked, since the system chooses the ports"
-    try:
-        found = supervisors(context.settings)
-    except PermanentError as error:
-        raise CheckFailed(str(error)) from None
+    found = supervisors(context.settings)
     if problems := [printable(f"{each.command}: {each.problem}", _MAX_CHARACTERS) for each in found if each.problem]:
         raise CheckFailed("; ".join(problems))
     names = ", ".join(f"`ragweir {each.command}` (port {each.port})" for each in found)

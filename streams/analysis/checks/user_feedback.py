@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaException
 
-from ragweir.errors import PermanentError, Unreachable
-from ragweir.streams.analysis.checks.context import CheckContext, CheckFailed, CheckWarning
+from ragweir.streams.analysis.checks.context import CheckContext, CheckWarning
 from ragweir.streams.runtime.kafka.reader import offset_range
 from ragweir.streams.runtime.machine import machine
 from ragweir.streams.settings.labels import DEFAULT_LABEL_KEY
@@ -26,8 +25,6 @@ def feedback(context: CheckContext) -> str:
         counts = {name: len(offset_range(settings, topic, since_ms=since_ms)) for name, topic in names.items()}
     except KafkaException as error:
         raise CheckWarning(f"not checked: Kafka lets this user read no feedback: {error.args[0].str()}") from None
-    except (PermanentError, Unreachable) as error:
-        raise CheckFailed(str(error)) from None
     if settings.labels.key == DEFAULT_LABEL_KEY:
         raise CheckWarning(
             "labels.key is the default, which is public, so that givers of feedback can be guessed from their hashes: "

@@ -216,12 +216,12 @@ def test_a_program_on_the_port_of_up_is_named(base: int) -> None:
     with program(base + 90, b""):
         assert supervision(findings) == "no supervisor runs on this machine"
     told = rf"^{base + 400} \(supervisor, slot 0\) is in use by another program; `ragweir up` cannot start: "
-    with program(base + 400, b""), pytest.raises(CheckFailed, match=told):
+    with program(base + 400, b""), pytest.raises(PermanentError, match=told):
         supervision(findings)
     with (
         service("evaluate", 7, base + 400),
-        pytest.raises(CheckFailed, match=r"evaluate-7 of the prefix rag\. \(process \d+\); `ragweir "),
+        pytest.raises(PermanentError, match=r"evaluate-7 of the prefix rag\. \(process \d+\); `ragweir "),
     ):
         supervision(findings)
-    with pytest.raises(CheckFailed, match=r"65900 \(supervisor, slot 0\) is no port"):
+    with pytest.raises(PermanentError, match=r"65900 \(supervisor, slot 0\) is no port"):
         supervision(CheckContext(settings(65_500)))
