@@ -110,6 +110,7 @@ class RowWriter:
     def __init__(self, service: str, stage: Stage, config: RowConfig) -> None:
         self._service, self._stage = service, stage
         self._criteria = tuple(each for each in config.criteria if (each.suite is None) == (stage == "scored"))
+        self._shown_criteria = tuple(RowCriterion(**asdict(each)) for each in self._criteria)
         self._most_bytes = min(_MOST_BYTES, config.max_event_bytes)
         self.hashes = RowHashes(config.key)
         """The hashes of ids."""
@@ -175,7 +176,6 @@ class RowWriter:
             "chunk_count": np.array(list(map(len, chunks))) // HASH_BYTES,
             **self._labels([each["labels"] for each in fields], codes),
         }
-        criteria = tuple(RowCriterion(**asdict(each)) for each in self._criteria)
         return DocumentRows.trusted(
             {
                 "topic": source.topic,
@@ -184,7 +184,7 @@ class RowWriter:
                 "catalogue_version": source.catalogue_version,
                 "run_id": source.run_id,
                 "rows": len(rows),
-                "criteria": criteria,
+                "criteria": self._shown_criteria,
                 "suites": suites,
                 "facets": tuple(codes.facets),
                 "values": tuple(codes.values),
