@@ -13,9 +13,12 @@ from ragweir.errors import Rejected
 from ragweir.schemas import evaluation, evaluation_record, window, window_record
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
+from ragweir.schemas.evaluation_record import EvaluationRecord, ScoredRecord, read_evaluation, read_scored
 
 LIMIT = 100_000
+OTHERS = "reasons", "undefined", "explanations", "probabilities", "evidence", "facets", "judge", "text", "run_id"
+"""The fields that lists of answers do not have."""
+TEXTS = [(name,) for name in OTHERS]
 FULL: dict[str, Any] = {
     "event_id": "1",
     "event_time": "2026-11-21T12:00:00.250000Z",
@@ -69,6 +72,17 @@ def fields(found: Evaluation | EvaluationRecord | None) -> Any:
     dimensions = found.application, found.tenant, found.model, found.pipeline_version, found.run_id
     suites = [(each.suite, each.status, each.probability, each.because) for each in found.decision.suites]
     return repr((own, dimensions, found.scores, found.categories, found.reasons, found.flags, suites))
+
+
+def listed(found: Evaluation | ScoredRecord | None) -> Any:
+    """The fields of lists of answers."""
+    if found is None:
+        return None
+    names = "event_id", "event_time", "application", "tenant", "environment", "pipeline_version", "model", "labels"
+    more = "question_id", "session_id", "trace_id", "stage", "scores", "categories", "flags", "document_ids"
+    source = None if found.source is None else [getattr(found.source, name) for name in evaluation.Source.model_fields]
+    suites = [(each.suite, each.status, each.probability) for each in found.decision.suites]
+    return repr(([getattr(found, name) for name in (*names, *more)], source, suites))
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -130,6 +144,19 @@ def test_every_value_of_every_field_is_read_as_the_model_reads_it(path: tuple[An
     for value in VALUES:
         own = replaced(path, value)
         assert fields(read_evaluation(own, LIMIT)) == fields(by_model(own)), value
+
+
+@pytest.mark.parametrize("path", places(FULL), ids=str)
+def test_numbers_and_names_are_read_as_the_model_reads_them(path: tuple[Any, ...]) -> None:
+    """Records that the model rejects for another field than a text are rejected, and texts are not read."""
+    assert isinstance(read_scored(orjson.dumps(FULL), LIMIT), ScoredRecord)
+    for value in VALUES:
+        own = replaced(path, value)
+        expected, found = by_model(own), read_scored(own, LIMIT)
+        if expected is not None or path[:1] not in TEXTS:
+            assert listed(found) == listed(expected), value
+        else:
+            assert found is None or listed(found) == listed(by_model(orjson.dumps(FULL))), value
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ CACHE_BYTES = 128 * 1024 * 1024
 """Memory of the columns that are kept: eleven metrics of a million answers, and their ids."""
 READ_SECONDS = 2.0
 """Time limit of a read: a longer one would let the file of changes grow."""
+NEWEST_LETTERS = "select * from letter order by written_ms desc limit ?"
 _ROW_OF_EVENT = "select coalesce((select row from recent where digest = ?), (select row from event where digest = ?))"
 
 
@@ -276,7 +277,7 @@ class AnswerStore:
     def letters(self, most: int = 1_000) -> tuple[StoredLetter, ...]:
         """Return the newest dead letters, the newest first."""
         with self._reading() as reader:
-            rows = reader.db.execute("select * from letter order by written_ms desc limit ?", (most,)).fetchall()
+            rows = reader.db.execute(NEWEST_LETTERS, (most,)).fetchall()
         return tuple(
             StoredLetter((partition, offset), time_of(1_000 * ms), service, DeadLetter.model_validate_json(data))
             for partition, offset, ms, service, data in rows

@@ -1,8 +1,9 @@
 """Tables of the store, and the layout of its rows and columns.
 
-A row is an evaluation: its head, which has the fields of `HEAD`, and its numbers. New rows are in `tail`; 4,096 of
-them become a segment, which has one `col` for each field of the head and each metric, and a `line` for every 16 rows
-as a page shows them. A row that another one replaces is marked in `dead`. Rows are numbered in the order of arrival.
+A row is an evaluation: its head, which has the fields of `HEAD`, and its numbers. New rows are in `tail`, those
+of a flush together; 4,096 of them become a segment, which has one `col` for each field of the head and each metric, and
+a `line` for every 16 rows as a page shows them. A row that another one replaces is marked in `dead`. Rows are numbered
+in the order of arrival.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 if sys.version_info >= (3, 14):
@@ -26,7 +26,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SEGMENT_ROWS = 4_096
 LINE_ROWS = 16
 NONE = -1
@@ -76,7 +76,8 @@ create table metric (id integer primary key, name text unique);
 create table layout (id integer primary key, metrics text unique);
 create table event (digest integer primary key, row integer, judged_source integer);
 create table recent (digest integer primary key, row integer, judged_source integer);
-create table tail (row integer primary key, head blob, layout integer, scores blob, event_id text, documents blob);
+create table tail (first integer primary key, rows integer, heads blob, layouts blob, scores blob, id_lengths blob,
+    ids blob, document_counts blob, documents blob);
 create table segment (first integer primary key, time_min integer, time_max integer, written_max integer, metrics text);
 create table col (name integer, first integer, data blob, primary key (name, first)) without rowid;
 create table line (first integer primary key, data blob);
@@ -89,6 +90,7 @@ create table draw (id text primary key, data blob);
 create table queued (draw text, event_id text, data blob, primary key (draw, event_id)) without rowid;
 create table letter (partition integer, offset integer, written_ms integer, service text, data blob,
     primary key (partition, offset)) without rowid;
+create index letter_written on letter (written_ms);
 create table feedback (event_id text, name text, giver text, event integer, value text, time_us integer,
     written_ms integer, event_us integer, application text, primary key (event_id, name, giver)) without rowid;
 create index feedback_value on feedback (name, value, event);
@@ -246,12 +248,33 @@ class LineBlock(NamedTuple):
     """By metric of the segment and row; NaN for none."""
     event_ids: list[str]
 
-    def encode(self, compressor: Compressor) -> bytes:
-        """Return the block as the table `line` keeps it."""
-        ids = [each.encode("utf-8", "surrogatepass") for each in self.event_ids]
-        lengths = np.array([len(each) for each in ids], "<u4").tobytes()
-        scores = np.ascontiguousarray(self.scores).tobytes()
-        return compressor.compress(self.heads.tobytes() + scores + lengths + b"".join(ids))
+    @classmethod
+    def encoded(
+        cls,
+        heads: NDArray[Any],
+        scores: NDArray[np.float64],
+        id_lengths: NDArray[np.uint32],
+        ids: bytes,
+        compressor: Compressor,
+    ) -> Iterator[bytes]:
+        """Yield the blocks of a segment as the table `line` keeps them.
+
+        Args:
+            heads: the heads of all rows.
+            scores: the values by metric and row.
+            id_lengths: bytes of each event id.
+            ids: the bytes of all.
+            compressor: compresses each block.
+        """
+        number = len(heads) // LINE_ROWS
+        by_block = np.ascontiguousarray(scores.reshape(len(scores), number, LINE_ROWS).transpose(1, 0, 2))
+        lengths = id_lengths.reshape(number, LINE_ROWS)
+        start = 0
+        for block, size in enumerate(lengths.sum(1).tolist()):
+            own = heads[block * LINE_ROWS : (block + 1) * LINE_ROWS].tobytes()
+            content = own, by_block[block].tobytes(), lengths[block].tobytes(), ids[start : start + size]
+            yield compressor.compress(b"".join(content))
+            start += size
 
     @classmethod
     def decode(cls, data: bytes, metrics: int, rows: int = LINE_ROWS) -> LineBlock:
@@ -268,32 +291,3 @@ class LineBlock(NamedTuple):
             for start, end in zip(starts, ends.tolist(), strict=False)
         ]
         return cls(heads, scores, ids)
-
-
-def layouts(db: sqlite3.Connection) -> dict[int, list[int]]:
-    """Return the numbers of the metrics of each layout."""
-    return {number: orjson.loads(metrics) for number, metrics in db.execute("select id, metrics from layout")}
-
-
-def decoded(
-    rows: Sequence[tuple[bytes, int, bytes]], known: Mapping[int, Sequence[int]]
-) -> tuple[NDArray[Any], list[int], NDArray[np.float64]]:
-    """Return the heads of some rows of the tail, the numbers of their metrics, and the values by metric and row.
-
-    Args:
-        rows: head, layout and scores of each.
-        known: the metrics of each layout.
-    """
-    heads = np.frombuffer(b"".join([row[0] for row in rows]), HEAD)
-    by_layout: dict[int, list[int]] = {}
-    for place, row in enumerate(rows):
-        by_layout.setdefault(row[1], []).append(place)
-    metrics = sorted({metric for layout in by_layout for metric in known[layout]})
-    at = {metric: place for place, metric in enumerate(metrics)}
-    scores = np.full((len(metrics), len(rows)), np.nan)
-    for layout, places in by_layout.items():
-        own = b"".join([rows[each][2] for each in places])
-        if own:
-            values = np.frombuffer(own, "<f8").reshape(len(places), -1)
-            scores[np.ix_([at[metric] for metric in known[layout]], places)] = values.T
-    return heads, metrics, scores

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.evaluation_record import read_evaluation
+from ragweir.schemas.evaluation_record import read_scored
 from ragweir.streams.analysis.labels.store import read_labels
 from ragweir.streams.console.store.writer import StoreWriter
 from ragweir.streams.files.events import scan_events
@@ -54,7 +54,7 @@ def load_evaluations(
     for place, file in enumerate(files):
         try:
             for number, value in scan_events(file, _MAX_BYTES, count):
-                evaluation = read_evaluation(value, _MAX_BYTES)
+                evaluation = read_scored(value, _MAX_BYTES)
                 if evaluation is None:
                     other += 1
                     continue

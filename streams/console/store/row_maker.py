@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from ragweir.schemas.evaluation import STATUSES, Evaluation, Version
-from ragweir.schemas.evaluation_record import EvaluationRecord
+from ragweir.schemas.evaluation_record import ScoredRecord
 from ragweir.streams.console.store.layout import (
     MAX_METRICS,
     NONE,
@@ -135,7 +135,7 @@ class RowMaker:
         self._layout: tuple[_Named | None, int, Callable[..., bytes]] = (None, -1, lambda: b"")
 
     def row(
-        self, evaluation: Evaluation | EvaluationRecord, partition: int, offset: int, written_ms: int
+        self, evaluation: Evaluation | ScoredRecord, partition: int, offset: int, written_ms: int
     ) -> StoredRow | None:
         """Return the row of an evaluation; None if it is over a limit of the store.
 

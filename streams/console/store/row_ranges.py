@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,10 +22,9 @@ from ragweir.streams.console.store.layout import (
     LINE_ROWS,
     SEGMENT_ROWS,
     LineBlock,
-    decoded,
-    layouts,
     unpacked,
 )
+from ragweir.streams.console.store.tail_rows import TailRows
 
 Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -226,43 +225,36 @@ class Segment(RowRange):
 class Tail(RowRange):
     """The rows that are in no segment yet."""
 
-    def __init__(
-        self,
-        rows: Sequence[tuple[int, bytes, int, bytes, str, bytes]],
-        known: Mapping[int, Sequence[int]],
-        dead: bytes | None,
-    ) -> None:
-        self._heads, self._metrics, self._scores = decoded([row[1:4] for row in rows], known)
-        self._at = {number: place for place, number in enumerate(self._metrics)}
-        self._ids = [row[4] for row in rows]
-        self._documents = [row[5] for row in rows]
-        times = self._heads["time_us"]
-        super().__init__(rows[0][0], len(rows), dead, int(times.min()), int(times.max()))
+    def __init__(self, first: int, rows: TailRows, dead: bytes | None) -> None:
+        self._own = rows
+        self._at = {number: place for place, number in enumerate(rows.metrics)}
+        times = rows.heads["time_us"]
+        super().__init__(first, len(rows.heads), dead, int(times.min()), int(times.max()))
 
     @override
     def field(self, name: str) -> NDArray[Any]:
-        found: NDArray[Any] = self._heads[name]
+        found: NDArray[Any] = self._own.heads[name]
         return found
 
     @override
     def metric(self, number: int) -> Floats:
         place = self._at.get(number)
-        return np.full(self.rows, np.nan) if place is None else self._scores[place]
+        return np.full(self.rows, np.nan) if place is None else self._own.scores[place]
 
     @override
     def ids(self) -> tuple[Ints, memoryview]:
-        ids = [each.encode("utf-8", "surrogatepass") for each in self._ids]
-        return np.array([len(each) for each in ids], np.int64), memoryview(b"".join(ids))
+        return self._own.id_lengths.astype(np.int64), memoryview(self._own.ids)
 
     @override
     def documents(self) -> tuple[Ints, NDArray[np.uint32]]:
-        counts = np.array([len(each) // 4 for each in self._documents], np.int64)
-        return counts, np.frombuffer(b"".join(self._documents), "<u4")
+        return self._own.document_counts.astype(np.int64), np.frombuffer(self._own.documents, "<u4")
 
     @override
     def line(self, row: int) -> Line:
-        place = row - self.first
-        return Line(self._heads[place], self._metrics, self._scores[:, place], self._ids[place])
+        place, own = row - self.first, self._own
+        end = int(own.id_lengths[: place + 1].sum())
+        event_id = own.ids[end - int(own.id_lengths[place]) : end].decode("utf-8", "surrogatepass")
+        return Line(own.heads[place], own.metrics, own.scores[:, place], event_id)
 
 
 class RowRanges:
@@ -279,14 +271,12 @@ class RowRanges:
     def read(self, db: sqlite3.Connection) -> list[RowRange]:
         """Return the parts within a transaction of the connection."""
         dead: dict[int, bytes] = dict(db.execute("select first, bits from dead"))
-        first, last = db.execute("select min(row), max(row) from tail").fetchone()
+        first, end = db.execute("select min(first), max(first + rows) from tail").fetchone()
         found: list[RowRange] = []
         if first is not None:
-            state = first, last, dead.get(first)
+            state = first, end, dead.get(first)
             if self._tail is None or self._tail[0] != state:
-                columns = "row, head, layout, scores, event_id, documents"
-                rows = db.execute(f"select {columns} from tail order by row").fetchall()  # noqa: S608
-                self._tail = state, Tail(rows, layouts(db), dead.get(first))
+                self._tail = state, Tail(first, TailRows.read(db), dead.get(first))
             found.append(self._tail[1])
         segments = db.execute("select first, time_min, time_max from segment order by first desc").fetchall()
         keep_ids = len(segments) <= _KEPT_IDS

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from ragweir.errors import PermanentError, Rejected, RestartRequired
 from ragweir.schemas.codec.json import parse
-from ragweir.schemas.evaluation_record import read_evaluation
+from ragweir.schemas.evaluation_record import read_scored
 from ragweir.schemas.feedback import JoinedFeedback
 from ragweir.schemas.label import Draw, Label, QueuedAnswer
 from ragweir.schemas.topics import max_record_bytes
@@ -143,7 +143,7 @@ class ConsoleProjection(Projection):
         written_ms = record.timestamp_ms or round(machine.time() * 1000)
         first, _ = self._times.get(record.partition, (written_ms, 0))
         self._times[record.partition] = first, written_ms
-        found = read_evaluation(record.value or b"", self._max_bytes)
+        found = read_scored(record.value or b"", self._max_bytes)
         if found is not None:
             self._own.take(found, record.partition, record.offset, written_ms)
         return found is not None

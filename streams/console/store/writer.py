@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +12,7 @@ import orjson
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation, Version, supersedes
-from ragweir.schemas.evaluation_record import EvaluationRecord
+from ragweir.schemas.evaluation_record import ScoredRecord
 from ragweir.schemas.feedback import JoinedFeedback
 from ragweir.schemas.label import WITHDRAWN, Draw, Label, QueuedAnswer
 from ragweir.streams.analysis.dead_letters.letters import Letter
@@ -27,9 +27,7 @@ from ragweir.streams.console.store.layout import (
     Compressor,
     LineBlock,
     connect_writer,
-    decoded,
     digest,
-    layouts,
     microseconds,
     packed,
     raw,
@@ -38,6 +36,7 @@ from ragweir.streams.console.store.layout import (
 from ragweir.streams.console.store.people_series import people_labels
 from ragweir.streams.console.store.retention import drop_oldest, give_back, is_over
 from ragweir.streams.console.store.row_maker import NewNames, RowMaker, StoredRow
+from ragweir.streams.console.store.tail_rows import TailRows, append
 
 _MAX_LETTERS = 100_000
 _MAX_RECENT = 65_536
@@ -49,6 +48,9 @@ _PUT_LABEL = """
 insert into label values (?, ?, ?, ?, ?, ?, ?) on conflict (event_id, question, rater) do update
 set withdrawn = excluded.withdrawn, time_us = excluded.time_us, data = excluded.data
 where excluded.time_us >= time_us
+"""
+_NEXT_ROW = """
+select coalesce((select max(first + rows) from tail), (select max(first) + ? from segment), 0)
 """
 _DROP_LETTERS = """
 delete from letter where written_ms < ? or written_ms < (
@@ -75,10 +77,7 @@ class StoreWriter:
         self._file, self._db = file, connect_writer(file)
         self._names = NewNames.load(self._db)
         self._make, self._compressor = RowMaker(self._names).row, Compressor()
-        first = self._db.execute("select max(row) from tail").fetchone()[0]
-        after = self._db.execute("select max(first) from segment").fetchone()[0]
-        self._next = first + 1 if first is not None else after + SEGMENT_ROWS if after is not None else 0
-        self._in_tail = self._next % SEGMENT_ROWS
+        self._next: int = self._db.execute(_NEXT_ROW, (SEGMENT_ROWS,)).fetchone()[0]
         self._recent: int = self._db.execute("select count(*) from recent").fetchone()[0]
         """The most events that `recent` has."""
         self._rows: list[StoredRow] = []
@@ -99,7 +98,7 @@ class StoreWriter:
         self.close()
 
     def take(
-        self, evaluation: Evaluation | EvaluationRecord, partition: int, offset: int, written_ms: int | None = None
+        self, evaluation: Evaluation | ScoredRecord, partition: int, offset: int, written_ms: int | None = None
     ) -> None:
         """Take an evaluation with the position and the timestamp of its record."""
         row = self._make(evaluation, partition, offset, written_ms or 0)
@@ -159,8 +158,6 @@ class StoreWriter:
             db.executemany("insert or replace into queued values (?, ?, ?)", self._queued)
             db.executemany("insert or replace into letter values (?, ?, ?, ?, ?)", self._letters)
             self._feedback.write(db)
-            while self._in_tail >= SEGMENT_ROWS:
-                self._make_segment()
             db.executemany(
                 "insert or replace into next values (?, ?, ?, ?)",
                 [(*at, offset) for at, offset in (offsets or {}).items()],
@@ -178,28 +175,38 @@ class StoreWriter:
         """Write the rows that count, and mark those that they replace."""
         known = self._known({row.event for row in self._rows})
         own: dict[int, tuple[int, int, object]] = {}
-        tail, dead = [], []
+        kept, dead, number = [], [], self._next
         for row in self._rows:
-            old = known.get(row.event)
+            event = row.event
+            old = known.get(event)
             version = row.version if row.judged or old else _SCORED
             if old is not None:
                 self.replaced += 1
                 if not supersedes(old[1], version):
                     continue
                 dead.append(old[0])
-            known[row.event] = self._next, version
-            own[row.event] = row.event, self._next, version.source if version.judged else None
-            tail.append((self._next, row.head, row.layout, row.scores, row.event_id, row.documents))
-            self._next += 1
-        self._db.executemany("insert into tail values (?, ?, ?, ?, ?, ?)", tail)
+            known[event] = number, version
+            own[event] = event, number, version.source if version.judged else None
+            kept.append(row)
+            number += 1
         self._db.executemany("insert or replace into recent values (?, ?, ?)", sorted(own.values()))
         self._recent += len(own)
         if self._recent >= _MAX_RECENT:
             self._db.execute("insert or replace into event select * from recent order by digest")
             self._db.execute("delete from recent")
             self._recent = 0
-        self._in_tail += len(tail)
         self._mark_dead(dead)
+        self._put(kept)
+
+    def _put(self, rows: Sequence[StoredRow]) -> None:
+        """Write rows into the tail, and make segments of those that fill one."""
+        while rows:
+            part = rows[: SEGMENT_ROWS - self._next % SEGMENT_ROWS]
+            append(self._db, self._next, part)
+            rows = rows[len(part) :]
+            self._next += len(part)
+            if self._next % SEGMENT_ROWS == 0:
+                self._make_segment(self._next - SEGMENT_ROWS)
 
     def _known(self, events: Iterable[int]) -> dict[int, tuple[int, Version]]:
         """Return the rows of events that are there, with their versions."""
@@ -223,37 +230,29 @@ class StoreWriter:
             bits[places] = 1
             self._db.execute("insert or replace into dead values (?, ?)", (first, np.packbits(bits).tobytes()))
 
-    def _make_segment(self) -> None:
-        """Make a segment of the first rows of the tail."""
-        db = self._db
-        columns = "row, head, layout, scores, event_id, documents"
-        rows = db.execute(f"select {columns} from tail order by row limit ?", (SEGMENT_ROWS,)).fetchall()  # noqa: S608
-        first = rows[0][0]
-        heads, metrics, scores = decoded([row[1:4] for row in rows], layouts(db))
-        ids = [row[4].encode("utf-8", "surrogatepass") for row in rows]
-        documents = [row[5] for row in rows]
+    def _make_segment(self, first: int) -> None:
+        """Make a segment of the tail."""
+        db, rows = self._db, TailRows.read(self._db)
+        heads, metrics, scores = rows.heads, rows.metrics, rows.scores
         cols = {FIELD_NUMBERS[name]: np.ascontiguousarray(heads[name]).tobytes() for name in FIELD_NUMBERS}
         cols |= {number: scores[place].tobytes() for place, number in enumerate(metrics)}
-        cols[DOCUMENTS] = bytes([len(each) // 4 for each in documents]) + b"".join(documents)
+        cols[DOCUMENTS] = rows.document_counts.tobytes() + rows.documents
         db.executemany(
             "insert into col values (?, ?, ?)",
             [(number, first, packed(data, self._compressor)) for number, data in sorted(cols.items())],
         )
-        lengths = np.array([len(each) for each in ids], "<u4").tobytes()
-        db.execute("insert into col values (?, ?, ?)", (IDS, first, raw(lengths + b"".join(ids))))
-        lines = []
-        for at in range(0, SEGMENT_ROWS, LINE_ROWS):
-            part = slice(at, at + LINE_ROWS)
-            block = LineBlock(heads[part], scores[:, part], [row[4] for row in rows[part]])
-            lines.append((first + at, block.encode(self._compressor)))
-        db.executemany("insert into line values (?, ?)", lines)
+        ids = raw(rows.id_lengths.tobytes() + rows.ids)
+        db.execute("insert into col values (?, ?, ?)", (IDS, first, ids))
+        lines = LineBlock.encoded(heads, scores, rows.id_lengths, rows.ids, self._compressor)
+        db.executemany(
+            "insert into line values (?, ?)", [(first + at * LINE_ROWS, block) for at, block in enumerate(lines)]
+        )
         times = heads["time_us"]
         db.execute(
             "insert into segment values (?, ?, ?, ?, ?)",
             (first, int(times.min()), int(times.max()), int(heads["written_ms"].max()), orjson.dumps(metrics)),
         )
-        db.execute("delete from tail where row < ?", (first + SEGMENT_ROWS,))
-        self._in_tail -= SEGMENT_ROWS
+        db.execute("delete from tail")
 
     def offsets(self, topic: str) -> dict[str, dict[int, int]]:
         """Return the next offsets of a topic's partitions, by the id of the topic."""

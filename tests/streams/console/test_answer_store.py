@@ -20,7 +20,7 @@ from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
 from ragweir.schemas.label import Label
 from ragweir.streams.analysis.slo.counting import SloCounter
 from ragweir.streams.analysis.slo.rehearsal import rehearse
-from ragweir.streams.console.store import layout, row_ranges, writer
+from ragweir.streams.console.store import answer_store, layout, row_ranges, writer
 from ragweir.streams.console.store.answer_query import AnswerQuery, Cursor, MetricRange
 from ragweir.streams.console.store.answer_store import CACHE_BYTES, MAX_READS, AnswerStore, ReadTooLong
 from ragweir.streams.console.store.layout import SEGMENT_ROWS, connect_reader
@@ -328,6 +328,31 @@ def test_counts_do_not_depend_on_the_parts_that_are_joined(store: AnswerStore, m
     monkeypatch.setattr(row_ranges, "_JOINED", 1)
     assert store.applications(*span, parts=7) == together
     assert len(together) == 3
+
+
+def test_evaluations_of_a_flush_are_one_row_of_the_tail(tmp_path: Path) -> None:
+    """A row for each of them took a fifth of the time of ingest."""
+    with StoreWriter(tmp_path / "store") as writing:
+        for number in range(12):
+            writing.take(read({**BARE, "event_id": f"e{number}"}), 0, number)
+            if number % 4 == 3:
+                writing.flush()
+    with closing(connect_reader(tmp_path / "store")) as db:
+        assert db.execute("select first, rows from tail").fetchall() == [(0, 4), (4, 4), (8, 4)]
+    with StoreWriter(tmp_path / "store") as writing:  # It goes on behind them.
+        writing.take(read({**BARE, "event_id": "e12"}), 0, 12)
+        writing.flush()
+    with closing(AnswerStore(tmp_path / "store")) as own:
+        assert {each.event_id for each in own.search(AnswerQuery()).answers} == {f"e{number}" for number in range(13)}
+
+
+def test_newest_dead_letters_are_found_by_an_index(file: Path) -> None:
+    with closing(connect_reader(file)) as db:
+        for statement in (answer_store.NEWEST_LETTERS, writer._DROP_LETTERS.replace("delete", "select *")):
+            plan = db.execute(f"explain query plan {statement}", (1,) * statement.count("?")).fetchall()
+            steps = [step for *_, step in plan]
+            assert any("INDEX letter_written" in step for step in steps), steps
+            assert not any("TEMP B-TREE" in step for step in steps), steps
 
 
 @pytest.mark.slow
