@@ -185,11 +185,13 @@ def is_service(command: str) -> bool:
 
     >>> is_service("ragweir --config my.toml evaluate --workers 2"), is_service("ragweir evaluate --help")
     (True, False)
+    >>> is_service("ragweir judge"), is_service("ragweir judge try events.jsonl")
+    (True, False)
     >>> is_service("RAGWEIR_SLOT=0 faust -A ragweir.streams.faust_app worker"), is_service("ragweir publish up")
     (True, False)
     """
     words = _words(command)
-    if "--help" in words:
+    if "--help" in words or _subcommand(words)[:2] == ["judge", "try"]:
         return False
     if command.rstrip().endswith("&") or words[:1] in (["prometheus"], ["alertmanager"], ["faust"]):
         return True

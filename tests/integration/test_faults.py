@@ -316,8 +316,10 @@ def test_records_that_retention_deleted_are_counted(single: Traffic, start: Star
     os.kill(pid, signal.SIGCONT)
     single.settled()
     assert second.pid(0) != pid, "a new process goes on behind the gap"
-    assert [line["missed"] for line in second.logged("deleted records unread")] == [5, 10]
-    assert second.sample(series) == 10
+    told = second.logged("deleted records unread")
+    assert [line["missed"] for line in told] == [5, 10]
+    # A process that lost its partitions in its sleep counts the gap before it ends, and its counter ends with it.
+    assert second.sample(series) == (10 if told[-1]["pid"] == second.pid(0) else 0)
     assert [place for _, (_, place) in single.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
 
 
