@@ -85,7 +85,7 @@ test-heavy: setup ## the tests that take long, in ten to twenty minutes; CI runs
 	@$(BIN)/python -m pytest $(PARALLEL) -m "heavy and not long" tests
 
 # Two processes, as each of them imports and collects everything.
-test-fast: setup ## tests of an eighth of a second at most that start no other process, in about a minute
+test-fast: setup ## tests of an eighth of a second at most that start no other process, in little over a minute
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --hypothesis-profile fast --durations 5 \
 		-m "not long and not heavy and not slow" tests/schemas tests/metrics tests/kernel tests/streams tests/repository ragweir
 

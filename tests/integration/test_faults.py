@@ -337,6 +337,7 @@ def test_records_of_partitions_given_up_or_had_already_are_dropped(single: Traff
     assert not offsets.accept(records[2])
 
 
+@pytest.mark.heavy
 def test_an_offset_beyond_the_end_is_rejected(prefix: str, single: Traffic, start: Start) -> None:
     """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
     single.publish(3)
@@ -349,6 +350,7 @@ def test_an_offset_beyond_the_end_is_rejected(prefix: str, single: Traffic, star
     assert len(supervised.logged("started")) == 1
 
 
+@pytest.mark.heavy
 def test_sigterm_under_load_ends_in_time_and_in_order(traffic: Traffic, start: Start) -> None:
     """A stop in the middle of a backlog gives status 0 and costs no event; no worker is so late that it is killed."""
     traffic.publish(100)
@@ -377,6 +379,7 @@ def test_a_worker_that_always_fails_is_started_ever_later() -> None:
     assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
 
 
+@pytest.mark.heavy
 def test_latest_loses_nothing_that_came_while_the_worker_was_away(traffic: Traffic, start: Start) -> None:
     """`latest` means the end at the first start ever, even when nothing was read before the second."""
     traffic.publish(5)

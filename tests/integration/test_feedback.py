@@ -201,6 +201,7 @@ def test_feedback_of_a_file_and_of_an_application_is_joined(
         summary(100, 11)
 
 
+@pytest.mark.heavy
 def test_feedback_of_traces_and_logs_is_joined_by_trace_and_span(settings: Settings, services: Services) -> None:
     """A log record of a person becomes feedback on the answer of its trace; one that names no answer is unmatched."""
     source = f"{settings.topics.prefix}otlp_logs"

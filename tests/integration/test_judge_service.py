@@ -172,6 +172,7 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
         assert service.stop() == 0
 
 
+@pytest.mark.heavy
 def test_a_run_of_anchors_is_judged_once_through_a_kill_and_becomes_no_evaluation(
     requests: Requests, start: Start, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_answers_are_drawn_rated_and_reported_on_topics(settings: Settings, tmp_
     assert starts == [START, START + timedelta(seconds=100)]
 
 
+@pytest.mark.heavy
 def test_rating_that_is_killed_loses_and_doubles_no_label(settings: Settings) -> None:
     """Each label that the screen calls saved is on the topic once; the same command goes on."""
     evaluated(settings, range(60))

@@ -296,6 +296,7 @@ def running(extended: Path, kafka: SharedBroker, prefix: str, file: Path, *comma
         assert service.stop() == 0
 
 
+@pytest.mark.heavy
 def test_the_example_on_kafka(extended: Path, kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """`ragweir up` runs the example: the last line of each key is the newest committed window of that key.
 

@@ -228,6 +228,7 @@ def _view(query: str, response: str, contexts: list[str]) -> View:
     return View(event.model_copy(update={"query": query, "response": response, "contexts": parts}))
 
 
+@pytest.mark.slow
 @given(ANY_TEXT, ANY_TEXT, st.lists(ANY_TEXT, max_size=3))
 def test_any_text_is_survived_within_bounds(query: str, response: str, contexts: list[str]) -> None:
     """Whatever the text, no metric raises and every value lies in its bounds."""

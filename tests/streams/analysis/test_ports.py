@@ -173,6 +173,7 @@ def test_a_second_up_is_told_of_the_first_one(base: int) -> None:
         assert second() == f"{sentence}; set telemetry.port"
 
 
+@pytest.mark.slow
 def test_a_second_worker_is_told_of_the_first_one(base: int) -> None:
     """As a supervisor is: a slot that runs twice is fenced for ever."""
     with started("evaluate", 0, settings(base), 0, PROCESS, KnownLabels(), lambda: True):

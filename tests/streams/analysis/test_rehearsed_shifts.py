@@ -74,7 +74,7 @@ def test_without_a_drop_nothing_fires_and_three_weeks_are_needed() -> None:
     assert (short.days, short.tested, short.firings) == (21, 0, ())
 
 
-@pytest.mark.slow
+@pytest.mark.heavy
 def test_wrong_clocks_change_nothing_and_take_bounded_memory() -> None:
     """Of 3,000 days in the past and in the future the last 400 of the past are kept."""
     wrong = [

@@ -24,6 +24,7 @@ class SlowBroker:
         return type("Listed", (), {"topics": {"t": None} if self.asked >= self.at else {}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "asked"), [(3, range(3, 4)), (1_000, range(4, 1_000))])
 def test_created_topics_are_waited_for(monkeypatch: pytest.MonkeyPatch, at: int, asked: range) -> None:
     """Not for ever, as somebody may create topics and not see them."""

@@ -434,6 +434,7 @@ def test_a_jobs_allowance_is_enough_for_each_of_its_calls(name: str, contexts: t
             assert most_cost(PRICE, request.most_input, request.most_output) <= share
 
 
+@pytest.mark.slow
 def test_more_questions_than_a_call_may_have_are_asked_of_the_chat_model() -> None:
     for number, kind in ((OPENAI, DecisionCall), (OPENAI + 1, ChatCall)):
         case = replace(CASE, response="", contexts=("Heath.",) * number, expected=None)
