@@ -46,7 +46,7 @@ CACHE_BYTES = 128 * 1024 * 1024
 """Memory of the columns that are kept: eleven metrics of a million answers, and their ids."""
 READ_SECONDS = 2.0
 """Time limit of a read: a longer one would let the file of changes grow."""
-NEWEST_LETTERS = "select * from letter order by written_ms desc limit ?"
+NEWEST_LETTERS = "select * from letter order by written_ms desc, partition, offset limit ?"
 _ROW_OF_EVENT = "select coalesce((select row from recent where digest = ?), (select row from event where digest = ?))"
 
 

@@ -90,7 +90,7 @@ create table draw (id text primary key, data blob);
 create table queued (draw text, event_id text, data blob, primary key (draw, event_id)) without rowid;
 create table letter (partition integer, offset integer, written_ms integer, service text, data blob,
     primary key (partition, offset)) without rowid;
-create index letter_written on letter (written_ms);
+create index letter_written on letter (written_ms desc, partition, offset);
 create table feedback (event_id text, name text, giver text, event integer, value text, time_us integer,
     written_ms integer, event_us integer, application text, primary key (event_id, name, giver)) without rowid;
 create index feedback_value on feedback (name, value, event);
