@@ -118,7 +118,7 @@ class DocumentRowChecker:
     def _log_of(self, partition: int, offset: int, time_us: int) -> int:
         """Return the log of a row's event.
 
-        Of several topics that were created one after the other it is the one whose event at this offset has this time.
+        If several topics were created one after the other, it is the one whose event at this offset has this time.
         All of a topic is evaluated before it is deleted, but some of it may be judged after it.
         """
         newest, *older = self._oracle.logs_of(partition)

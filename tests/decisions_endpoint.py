@@ -1,6 +1,6 @@
 """A fake of OpenAI's `/decisions`: it takes what the types of its Python package allow, and answers in their form.
 
-What is not a decision, such as a list of claims, it answers as a chat model.
+It answers a question that is no decision, such as that for a list of claims, as a chat model.
 """
 
 import json
@@ -47,7 +47,7 @@ def _misfit_in_fields(value: object, hint: Any, place: str) -> str:
 
 
 def rejected(body: Mapping[str, Any]) -> str:
-    """What OpenAI does not take in a request; empty if it is right."""
+    """Return the part of a request that OpenAI does not take; empty if it is right."""
     if wrong := misfit(body, DecisionCreateParams):
         return wrong
     questions = body["questions"]
@@ -128,7 +128,7 @@ _KINDS: dict[str, tuple[type, int]] = {"choice": (dict, 26), "score": (list, 10)
 
 
 def rejected_by_vllm(body: Mapping[str, Any]) -> str:
-    """What vLLM does not take in a request; empty if it is right."""
+    """Return the part of a request that vLLM does not take; empty if it is right."""
     fields = {"model": str, "state": str, "questions": dict, "instructions": str, "chat_template_kwargs": dict}
     if wrong := sorted(name for name, each in body.items() if type(each) is not fields.get(name)):
         return wrong[0]
@@ -200,7 +200,7 @@ _SGLANG_FIELDS = {"choice": {"options"}, "score": {"levels"}, "yes_no": set[str]
 
 
 def rejected_by_sglang(body: Mapping[str, Any]) -> str:
-    """What SGLang does not take in a request; empty if it is right."""
+    """Return the part of a request that SGLang does not take; empty if it is right."""
     if body.keys() != {"model", "input", "questions"} or not str(body["input"]).strip() or not body["questions"]:
         return "a field"
     for question in body["questions"]:
