@@ -1,6 +1,6 @@
-"""A fake of OpenAI's `/decisions`: it takes what the types of its Python package allow, and answers in their form.
+"""Fakes of endpoints with decision models: OpenAI's held against the types of its Python package, vLLM's and SGLang's.
 
-It answers a question that is no decision, such as that for a list of claims, as a chat model.
+Each answers a question that is no decision, such as that for a list of claims, as a chat model.
 """
 
 import json

@@ -357,7 +357,7 @@ def test_newest_dead_letters_are_found_by_an_index(file: Path) -> None:
 
 @pytest.mark.slow
 def test_any_part_of_an_id_is_found(tmp_path: Path) -> None:
-    """Parts of one byte, two, three, four and more, at any place; but none that begins in an id and ends in the next."""
+    """Parts of one byte, two, three, four and more, at any place; but none that goes from one id into the next."""
     ids = [f"{number:b}" for number in range(SEGMENT_ROWS + 100)] + ["é0", "è0"]
     with StoreWriter(tmp_path / "store") as writing:
         for number, each in enumerate(ids):
