@@ -48,7 +48,7 @@ def _dollars(amount: float) -> str:
 
 
 def _named(name: str, text: str) -> Text:
-    return Text.assemble((f"   {name:<26}", "dim"), text)
+    return Text.assemble((f"   {name:<25} ", "dim"), text)
 
 
 def spending(tried: Collection[object], judged: Sequence[Evaluation], spent: int, effective: Settings) -> str:

@@ -22,8 +22,6 @@ _MESSAGE_TOKENS, _QUESTION_TOKENS = 64, 32
 """The most tokens that a template adds to the messages, and to each question."""
 _SLACK = 0.01
 """The most by which the sum of probabilities may differ from 1; endpoints round them."""
-
-
 _LEAST_MASS = 0.5
 """The least probability of all options together, where an endpoint tells it; below it, they were not its answer."""
 
